@@ -1,7 +1,7 @@
 """A model that may cost one dollar, and a person who approves more.
 
-Each call reserves an estimate, so that concurrent calls cannot exceed the limit together. At the
-limit the next call waits until a person approves more.
+Each call reserves an estimate, so that concurrent calls cannot exceed the limit
+together. At the limit the next call waits until a person approves more.
 
     $ python examples/bounded_spending.py
     warned at 80 %
@@ -28,11 +28,12 @@ async def ask(prompt: str) -> str:
 
 def person(event: rb.events.Event) -> None:
     """Handle the budget's events: here you would write a message to somebody."""
-    if isinstance(event, rb.events.SpendWarned):
-        print("warned at 80 %")
-    elif isinstance(event, rb.events.SpendPaused):
-        print("paused at 100 %")
-        asyncio.get_running_loop().call_soon(approve)
+    match event:
+        case rb.events.SpendChanged(state="warning"):
+            print("warned at 80 %")
+        case rb.events.SpendChanged(state="paused"):
+            print("paused at 100 %")
+            asyncio.get_running_loop().call_soon(approve)
 
 
 def approve() -> None:

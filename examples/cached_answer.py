@@ -1,7 +1,7 @@
 """Answer from a cache when the service is down, and say that it is old.
 
-The Fallback is never silent: it emits an event and logs a warning. While the circuit is open the
-service is not called at all.
+The Fallback is never silent: it emits an event and logs a warning. While the circuit is
+open the service is not called at all.
 
     $ python examples/cached_answer.py
     EUR 1.08
@@ -40,7 +40,8 @@ def rate(currency: str) -> tuple[float, bool]:
 
 
 def main() -> None:
-    with rb.testing.virtual_time(), rb.testing.record() as events:  # only here: do not wait, and count
+    # only here: do not wait, and count
+    with rb.testing.virtual_time(), rb.testing.record() as events:
         for _ in range(3):
             value, is_old = rate("EUR")
             print(f"EUR {value}{' (from the cache)' if is_old else ''}")

@@ -1,6 +1,7 @@
-"""Fetch many pages politely: a few at a time, a few per second, and each failure as data.
+"""Fetch many pages politely: a few at a time, a few per second, failures as data.
 
-The rate limit and the bulkhead apply to all pages together; one missing page does not stop the rest.
+The rate limit and the bulkhead apply to all pages together; one missing page does not
+stop the rest.
 
     $ python examples/crawler.py
     fetched 18 of 20

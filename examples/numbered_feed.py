@@ -1,7 +1,7 @@
 """Read a feed of numbered events, and know what is missing.
 
-The server numbers its events, and `{"last_seq": …}` asks it for the events after that number. One
-line describes this to the client, which does the rest.
+The server numbers its events, and `{"last_seq": …}` asks it for the events after that
+number. One line describes this to the client, which does the rest.
 
     $ python examples/numbered_feed.py
     1 price 10
@@ -28,7 +28,7 @@ async def read(url: str, until: int) -> None:
 
 
 async def market(server: rb.testing.LogBridge) -> None:
-    """Play the server: the connection is cut after two events, and two more happen meanwhile."""
+    """Play the server: it cuts after two events, and two more happen meanwhile."""
     reader = asyncio.create_task(read(server.url, until=4))
     await asyncio.sleep(1)
     await server.push({"price": 10})
@@ -41,4 +41,8 @@ async def market(server: rb.testing.LogBridge) -> None:
 
 
 if __name__ == "__main__":
-    rb.testing.simulate(market, seed=1, server=partial(rb.testing.LogBridge, field="seq", ask="last_seq"))
+    rb.testing.simulate(
+        market,
+        seed=1,
+        server=partial(rb.testing.LogBridge, field="seq", ask="last_seq"),
+    )

@@ -1,8 +1,9 @@
-"""Accept messages while the bridge is away, and deliver them after a restart of this program.
+"""Accept messages while the bridge is away, and deliver them after a restart.
 
-With `store=` a message is on disk before `send` returns. The first client below cannot reach the
-server, and ends. The second one, which could be another process on another day, delivers the stored
-message. The idempotency key makes the server process it once, whatever happens.
+With `store=` a message is on disk before `send` returns. The first client below cannot
+reach the server, and ends. The second one, which could be another process on another
+day, delivers the stored message. The idempotency key makes the server process it once,
+whatever happens.
 
     $ python examples/offline_outbox.py
     first run: queued
@@ -17,13 +18,19 @@ import resilient_bridge as rb
 
 
 async def first_run(url: str, path: Path) -> None:
-    async with rb.BridgeClient(url, token="secret", session_id="shop", store=path) as bridge:
-        receipt = await bridge.send("order", {"item": "book"}, idempotency_key="order-42")
+    async with rb.BridgeClient(
+        url, token="secret", session_id="shop", store=path
+    ) as bridge:
+        receipt = await bridge.send(
+            "order", {"item": "book"}, idempotency_key="order-42"
+        )
         print("first run:", receipt.state)
 
 
 async def second_run(url: str, path: Path) -> None:
-    async with rb.BridgeClient(url, token="secret", session_id="shop", store=path) as bridge:
+    async with rb.BridgeClient(
+        url, token="secret", session_id="shop", store=path
+    ) as bridge:
         receipt = bridge.receipt("order-42")
         assert receipt is not None
         await receipt.confirmed(timeout=30)

@@ -1,7 +1,7 @@
 """Work in phases: a finished phase stays finished, across failures and crashes.
 
-The second phase fails on its first run. The second run, which could be another process, does only
-the unfinished phase.
+The second phase fails on its first run. The second run, which could be another process,
+does only the unfinished phase.
 
     $ python examples/release_workflow.py
     collecting notes
@@ -22,7 +22,10 @@ is_permitted = False
 
 def release(root: Path) -> rb.agent.Workflow:
     flow = rb.agent.Workflow(
-        root / "state.json", name="release", root=root, tools=rb.agent.Toolbox(rb.presets.ccsetup)
+        root / "state.json",
+        name="release",
+        root=root,
+        tools=rb.agent.Toolbox(rb.presets.ccsetup),
     )
 
     @flow.phase(artifacts=["notes.md"])
@@ -34,7 +37,11 @@ def release(root: Path) -> rb.agent.Workflow:
     async def publish(phase: rb.agent.Phase) -> None:
         if not is_permitted:
             raise PermissionError(13, "permission denied", "release-server")
-        print("publishing", len((phase.root / "notes.md").read_text().splitlines()), "notes")
+        print(
+            "publishing",
+            len((phase.root / "notes.md").read_text().splitlines()),
+            "notes",
+        )
 
     return flow
 

@@ -12,7 +12,12 @@ import resilient_bridge as rb
 
 GOOD = {
     "preset": "recursor",
-    "policies": {"search": {"retry": {"attempts": 6, "backoff": "exponential(1, cap=30)"}, "timeout": "10s"}},
+    "policies": {
+        "search": {
+            "retry": {"attempts": 6, "backoff": "exponential(1, cap=30)"},
+            "timeout": "10s",
+        }
+    },
 }
 BAD = {"policies": {"search": {"retry": {"atempts": 6}, "timeout": "ten seconds"}}}
 

@@ -1,7 +1,7 @@
 """An agent's loop: the model asks for tools, and every outcome goes back to it as data.
 
-The model here is a list of scripted calls. Its second call misspells the tool's name, and its third
-has an argument too many; it reads the suggestions and corrects itself.
+The model here is a list of scripted calls. Its second call misspells the tool's name,
+and its third has an argument too many; it reads the suggestions and corrects itself.
 
     $ python examples/tool_loop.py
     weather {"city": "Rome"}: 21 degrees
@@ -26,7 +26,8 @@ async def weather(city: str, days: int = 1) -> str:
     global calls
     calls += 1
     if calls == 1:
-        raise ConnectionResetError(104, "connection reset")  # repeated: the tool is idempotent
+        # repeated: the tool is idempotent
+        raise ConnectionResetError(104, "connection reset")
     return "21 degrees"
 
 

@@ -1,6 +1,7 @@
-"""Wait for a job that takes a while: poll, wait longer each time, and stop after ten minutes.
+"""Wait for a job: poll, wait longer each time, and stop after ten minutes.
 
-`on_result=` says which answers mean "not yet". The policy also repeats a poll whose connection was lost.
+`on_result=` says which answers mean "not yet". The policy also repeats a poll whose
+connection was lost.
 
     $ python examples/wait_for_a_job.py
     done after 5 questions and 15 s
@@ -11,7 +12,13 @@ import asyncio
 import resilient_bridge as rb
 
 
-answers = ["queued", "running", ConnectionResetError(104, "connection reset"), "running", "done"]
+answers = [
+    "queued",
+    "running",
+    ConnectionResetError(104, "connection reset"),
+    "running",
+    "done",
+]
 
 
 def is_unfinished(status: object) -> bool:
@@ -41,7 +48,10 @@ async def job_status(_job: str) -> str:
 async def main() -> None:
     with rb.testing.virtual_time() as time:  # only here: do not wait
         outcome = await rb.capture(job_status, "job-1")
-        print(f"{outcome.value} after {outcome.attempts} questions and {sum(time.slept):.0f} s")
+        print(
+            f"{outcome.value} after {outcome.attempts} questions "
+            f"and {sum(time.slept):.0f} s"
+        )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Webhooks with a dead-letter list: each is processed at most once per key.
 
-A receiver that hangs up may have processed the call. It is repeated all the same, because every
-attempt has the same key. A delivery that fails for good is kept as a dead letter, with the reason.
+A receiver that hangs up may have processed the call. It is repeated all the same,
+because every attempt has the same key. A delivery that fails for good is kept as a dead
+letter, with the reason.
 
     $ python examples/webhook_sender.py
     evt-1: delivered in 2 attempts
@@ -22,7 +23,7 @@ hung_up: set[str] = set()
 
 
 def receiver(request: httpx.Request) -> httpx.Response:
-    """Play the receiver: it hangs up after it has processed evt-1, and rejects evt-2."""
+    """Play the receiver: it hangs up after evt-1 is processed, and rejects evt-2."""
     key = request.headers["Idempotency-Key"]
     if key == "evt-2":
         return httpx.Response(422, text="unknown event")
@@ -35,7 +36,9 @@ def receiver(request: httpx.Request) -> httpx.Response:
 
 
 delivery = rb.Policy(
-    rb.Deadline(300), rb.Retry(attempts=5, backoff=rb.Backoff.exponential(2, cap=60)), rb.Timeout(10)
+    rb.Deadline(300),
+    rb.Retry(attempts=5, backoff=rb.Backoff.exponential(2, cap=60)),
+    rb.Timeout(10),
 )
 
 
@@ -45,15 +48,17 @@ async def main() -> None:
         @delivery(idempotent=True)
         async def deliver(key: str) -> None:
             headers = {"Idempotency-Key": key}
-            response = await client.post("https://receiver.example/hook", headers=headers)
+            url = "https://receiver.example/hook"
+            response = await client.post(url, headers=headers)
             response.raise_for_status()
 
         for key in ("evt-1", "evt-2", "evt-3"):
             outcome = await rb.capture(deliver, key)
+            tries = f"{outcome.attempts} attempt{'s' if outcome.attempts > 1 else ''}"
             if outcome.failure is None:
-                print(f"{key}: delivered in {outcome.attempts} attempt{'s' if outcome.attempts > 1 else ''}")
+                print(f"{key}: delivered in {tries}")
             else:
-                print(f"{key}: kept for later: {outcome.failure.code}, after {outcome.attempts} attempt")
+                print(f"{key}: kept for later: {outcome.failure.code}, after {tries}")
     print("processed once each:", *processed)
 
 

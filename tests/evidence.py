@@ -22,7 +22,14 @@ STORED = Path(__file__).with_suffix(".json")
 ALLOWED = 0.25
 # The parts of the page: the rooms of the package that each speaks of, and what makes its runs.
 ROOMS = {
-    "Evidence": ("adapters", "calls", "classification", "agent/tools", "agent/workflow", "tests/campaigns"),
+    "Evidence: measured under injected faults": (
+        "adapters",
+        "calls",
+        "classification",
+        "agent/tools",
+        "agent/workflow",
+        "tests/campaigns",
+    ),
     "Dialects": ("client", "protocol", "tests/bridges/dialects"),
     "The MCP sidecar": ("adapters/sidecar", "tests/adapters/sidecar/struck.py"),
     "Behind proxies": ("adapters/links", "adapters/sidecar", "tests/campaigns/away.py"),

@@ -326,7 +326,8 @@ def records() -> list[type[events.Event]]:
 
 
 def _fields(record: type[events.Event]) -> str:
-    return ", ".join(f"`{name}: {kind}`" for name, kind in record.__annotations__.items())
+    fields = record.__annotations__.items()
+    return ", ".join(f"`{name}: {kind}`" for name, kind in fields if name in record._defaults)
 
 
 def event_page() -> str:
@@ -339,7 +340,7 @@ def event_page() -> str:
             "it must be quick. `bridge.events()` is an async iterator over the events of one client. No event carries an argument, a payload or a secret.",
             "",
             "The logger `resilient_bridge` of the standard library logs the important events, with or without a listener: waits over 1 s, `Suspended`, `FellBack`,",
-            "`ThreadLeftBehind` and opened circuits as warnings, and `GaveUp` by its [severity](severity.md). To switch it off, set its level or",
+            "`CallLeftBehind` and opened circuits as warnings, and `GaveUp` by its [severity](severity.md). To switch it off, set its level or",
             '`logging.getLogger("resilient_bridge").disabled = True`.',
         ],
         [
@@ -393,7 +394,7 @@ def event_page() -> str:
                     ),
                     (
                         "`lost`",
-                        "only in the `StoreRecovered` of the log itself: how many lines could not be written",
+                        "only in the `StoreChanged` of the log itself: how many lines could not be written",
                     ),
                     ("`cut`", "instead of the fields, for an event whose line is longer than 64 KiB"),
                 ),

@@ -131,7 +131,7 @@ def _events(answers: list[httpx.Response]) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.MockTransport(lambda _: answers.pop(0)))
 
 
-def _given() -> dict[str, Any]:
+def _namespace() -> dict[str, Any]:
     """What the examples take for granted: the imports, and the reader's own functions and clients."""
     peer = _Peer()
 
@@ -196,7 +196,7 @@ def _compiled(name: str, example: str) -> CodeType:
 
 
 async def _with_a_bridge(
-    name: str, text: str, given: dict[str, Any], server: rb.testing.BridgeServer
+    name: str, text: str, namespace: dict[str, Any], server: rb.testing.BridgeServer
 ) -> None:
     """Run an example beside a server that pushes one message, with a connected client as `bridge`."""
 
@@ -208,13 +208,13 @@ async def _with_a_bridge(
     async with AsyncExitStack() as stack:
         if "for message in" in text:
             await stack.enter_async_context(_until(push(), seconds=5))
-        given["server"] = server
+        namespace["server"] = server
         if name in _BRIDGES:
-            given["bridge"] = _BRIDGES[name]()
+            namespace["bridge"] = _BRIDGES[name]()
         elif re.search(r"\bbridge\b", text) and not re.search(r"\bbridge =|as bridge\b", text):
-            given["bridge"] = await stack.enter_async_context(rb.BridgeClient(server.url))
-            await given["bridge"].wait_ready()
-        await eval(_compiled(name, text.replace('"wss://host/ws"', "server.url")), given)
+            namespace["bridge"] = await stack.enter_async_context(rb.BridgeClient(server.url))
+            await namespace["bridge"].wait_ready()
+        await eval(_compiled(name, text.replace('"wss://host/ws"', "server.url")), namespace)
 
 
 @each_row("name", CLASSES)
@@ -225,18 +225,18 @@ def test_an_example_runs_and_prints_what_its_comments_say(name, tmp_path, monkey
     Path("bridge.toml").write_text("[policies.search.retry]\nattempts = 3\n")
     (example,) = _examples(_named(name))
     printed: list[str] = []
-    given = _given() | {"print": lambda *values: printed.append(" ".join(map(str, values)))}
+    namespace = _namespace() | {"print": lambda *values: printed.append(" ".join(map(str, values)))}
     code = _compiled(name, example)
     if not code.co_flags & inspect.CO_COROUTINE:
-        exec(code, given)
+        exec(code, namespace)
     elif name in _REAL:
-        asyncio.run(eval(code, given))
+        asyncio.run(eval(code, namespace))
     else:
         server = (
             partial(rb.testing.BridgeServer, token="right")
             if "AuthError" in name
             else rb.testing.BridgeServer
         )
-        rb.testing.simulate(partial(_with_a_bridge, name, example, given), server=server)
-    said = re.findall(r"print\(.*\) +# (.+)", example)
-    assert [line for line in said if line not in printed] == [], printed
+        rb.testing.simulate(partial(_with_a_bridge, name, example, namespace), server=server)
+    expected = re.findall(r"print\(.*\) +# (.+)", example)
+    assert [line for line in expected if line not in printed] == [], printed

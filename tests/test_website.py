@@ -20,6 +20,7 @@ from website.readme import packaged
 from website.release_notes import CHANGELOG, notes
 
 
+CODE = re.compile(r"^( *)```(?:python|bash|toml|yaml|console)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 pytestmark = pytest.mark.requirement("X11")
 
 
@@ -97,6 +98,25 @@ def test_links_are_moved_and_code_is_not():
     assert moved == (
         "[`Gap`](../api/n.md#rb.bridge.Gap) [x](../b.md#here) [y](https://host/)\n```\n[`Gap`](../../p.py)\n```\n"
     )
+
+
+def test_code_fits_its_column():
+    """88 columns are as much as the site shows without a bar below. What is printed, data, and sources of presets are as they are."""
+    paths = [path for path in (ROOT / "docs").rglob("*.md") if "design" not in path.parts]
+    long = [
+        (str(path.relative_to(ROOT)), line)
+        for path in [*paths, ROOT / "examples/README.md", ROOT / "CONTRIBUTING.md"]
+        for indent, block in CODE.findall(path.read_text("utf-8"))
+        for line in block.splitlines()
+        if len(line.removeprefix(indent)) > 88 and "/home/you/" not in line  # an entry, as it is printed
+    ]
+    long += [
+        (path.name, line)
+        for path in (ROOT / "examples").rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if len(line) > 88
+    ]
+    assert long == []
 
 
 def test_llms_txt_names_every_page(pages):

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 WORDS = frozenset(
     "told said place left begun lend borrowed unasked given kept keeping ways endings turns gates whoever nobody".split()
 )
-OF_OTHERS = {"bisect_left", "ThreadLeftBehind", "TaskLeftBehind"}  # Python's own, and two events: left behind
+OF_OTHERS = {"bisect_left", "CallLeftBehind"}  # Python's own, and an event: left behind
 
 
 def words_of(name: str) -> set[str]:

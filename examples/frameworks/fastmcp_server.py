@@ -1,8 +1,8 @@
 """Tools of a Toolbox behind FastMCP, and a client that reconnects.
 
-The server returns the outcome with `is_error`, so the model reads what failed, why and what to do.
-The client is FastMCP's own under `rb.reconnecting`. Here it runs in the server's process; for a
-remote server use `lambda: Client("https://host/mcp")`.
+The server returns the outcome with `is_error`, so the model reads what failed, why and
+what to do. The client is FastMCP's own under `rb.reconnecting`. Here it runs in the
+server's process; for a remote server use `lambda: Client("https://host/mcp")`.
 
     $ python examples/frameworks/fastmcp_server.py
     Rome: 21 degrees
@@ -28,7 +28,8 @@ async def look(city: str) -> str:
     global calls
     calls += 1
     if calls == 1:
-        raise ConnectionResetError(104, "connection reset")  # repeated by the toolbox's policy
+        # repeated by the toolbox's policy
+        raise ConnectionResetError(104, "connection reset")
     if city == "Atlantis":
         raise LookupError("no such city: Atlantis")
     return "21 degrees"
@@ -44,7 +45,9 @@ async def weather(city: str) -> ToolResult:
 async def main() -> None:
     async with rb.reconnecting(lambda: Client(server)) as client:
         for city in ("Rome", "Atlantis"):
-            result = await client.call_tool("weather", {"city": city}, raise_on_error=False)
+            result = await client.call_tool(
+                "weather", {"city": city}, raise_on_error=False
+            )
             reported = json.loads(result.content[0].text)
             print(f"{city}:", reported.get("result") or reported["message"])
 

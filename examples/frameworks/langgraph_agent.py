@@ -1,8 +1,8 @@
 """Tools of a Toolbox under LangGraph.
 
-The model of the graph asks for a tool. The node returns the outcome of `toolbox.call` as one line
-of JSON, also for a failure, so no exception of a tool reaches the graph. A policy protects the
-node that calls the model.
+The model of the graph asks for a tool. The node returns the outcome of `toolbox.call`
+as one line of JSON, also for a failure, so no exception of a tool reaches the graph. A
+policy protects the node that calls the model.
 
     $ python examples/frameworks/langgraph_agent.py
     tool: 21 degrees in Rome
@@ -29,15 +29,20 @@ async def weather(city: str) -> str:
     global calls
     calls += 1
     if calls == 1:
-        raise ConnectionResetError(104, "connection reset")  # repeated by the toolbox's policy
+        # repeated by the toolbox's policy
+        raise ConnectionResetError(104, "connection reset")
     return f"21 degrees in {city}"
 
 
-asked = AIMessage("", tool_calls=[{"name": "weather", "args": {"city": "Rome"}, "id": "call-1"}])
-model = GenericFakeChatModel(messages=iter([asked, AIMessage("It has 21 degrees.")]))  # your model
+asked = AIMessage(
+    "", tool_calls=[{"name": "weather", "args": {"city": "Rome"}, "id": "call-1"}]
+)
+# your model
+model = GenericFakeChatModel(messages=iter([asked, AIMessage("It has 21 degrees.")]))
 
 
-@rb.Policy(rb.Deadline(60), rb.Retry(attempts=3))(idempotent=True)  # a model call may be repeated
+# a model call may be repeated
+@rb.Policy(rb.Deadline(60), rb.Retry(attempts=3))(idempotent=True)
 async def ask(state: MessagesState) -> dict:
     return {"messages": [await model.ainvoke(state["messages"])]}
 
@@ -45,7 +50,9 @@ async def ask(state: MessagesState) -> dict:
 async def use_tools(state: MessagesState) -> dict:
     results = []
     for call in state["messages"][-1].tool_calls:
-        outcome = await toolbox.call(call["name"], call["args"], idempotency_key=call["id"])
+        outcome = await toolbox.call(
+            call["name"], call["args"], idempotency_key=call["id"]
+        )
         results.append(ToolMessage(outcome.to_llm(), tool_call_id=call["id"]))
     return {"messages": results}
 

@@ -1,8 +1,9 @@
 """Tools of a Toolbox under the OpenAI Agents SDK.
 
-The SDK reads the schema from a function that calls the toolbox and returns `to_llm()`. So a failure
-is an answer with a suggestion, and not the SDK's "An error occurred". The model here is scripted;
-for a real one, pass `rb.wrap(AsyncOpenAI())` to `OpenAIChatCompletionsModel`.
+The SDK reads the schema from a function that calls the toolbox and returns `to_llm()`.
+So a failure is an answer with a suggestion, and not the SDK's "An error occurred". The
+model here is scripted; for a real one, pass `rb.wrap(AsyncOpenAI())` to
+`OpenAIChatCompletionsModel`.
 
     $ python examples/frameworks/openai_agents.py
     tool: 21 degrees in Rome
@@ -13,7 +14,11 @@ import asyncio
 import json
 
 from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
-from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
 
 import resilient_bridge as rb
 
@@ -27,7 +32,8 @@ async def look(city: str) -> str:
     global calls
     calls += 1
     if calls == 1:
-        raise ConnectionResetError(104, "connection reset")  # repeated by the toolbox's policy
+        # repeated by the toolbox's policy
+        raise ConnectionResetError(104, "connection reset")
     return f"21 degrees in {city}"
 
 
@@ -40,7 +46,7 @@ async def weather(city: str) -> str:
 class Scripted(Model):
     """A model that asks for the weather once, and then answers."""
 
-    async def get_response(self, system_instructions, input, *_rest, **_more) -> ModelResponse:
+    async def get_response(self, system_instructions, input, *_, **__) -> ModelResponse:
         if isinstance(input, str) or len(input) == 1:
             call = {
                 "arguments": '{"city": "Rome"}',
@@ -50,9 +56,11 @@ class Scripted(Model):
             }
             output = [ResponseFunctionToolCall(**call)]
         else:
-            text = ResponseOutputText(annotations=[], text="It has 21 degrees.", type="output_text")
-            message = {"id": "message-1", "role": "assistant", "status": "completed", "type": "message"}
-            output = [ResponseOutputMessage(content=[text], **message)]
+            said = {"text": "It has 21 degrees.", "type": "output_text"}
+            text = ResponseOutputText(annotations=[], **said)
+            message = {"id": "message-1", "role": "assistant", "type": "message"}
+            message |= {"status": "completed", "content": [text]}
+            output = [ResponseOutputMessage(**message)]
         return ModelResponse(output=output, usage=Usage(), response_id=None)
 
     def stream_response(self, *_args, **_more):
@@ -61,7 +69,8 @@ class Scripted(Model):
 
 async def main() -> None:
     agent = Agent(name="assistant", model=Scripted(), tools=[weather])
-    result = await Runner.run(agent, "How is Rome?", run_config=RunConfig(tracing_disabled=True))
+    config = RunConfig(tracing_disabled=True)
+    result = await Runner.run(agent, "How is Rome?", run_config=config)
     print("tool:", json.loads(result.new_items[1].output)["result"])
     print("answer:", result.final_output)
 

@@ -1,8 +1,8 @@
 """Tools of a Toolbox under pydantic-ai.
 
-`@agent.tool_plain` decorates a function that calls the toolbox. The toolbox's policy repeats what may
-pass. A call that still fails becomes pydantic-ai's `ModelRetry`, with the checked suggestion, and
-counts against pydantic-ai's own `retries=`.
+`@agent.tool_plain` decorates a function that calls the toolbox. The toolbox's policy
+repeats what may pass. A call that still fails becomes pydantic-ai's `ModelRetry`, with
+the checked suggestion, and counts against pydantic-ai's own `retries=`.
 
     $ python examples/frameworks/pydantic_ai_agent.py
     asked for Roma: ValueError: city: did you mean Rome?
@@ -28,7 +28,8 @@ async def look(city: str) -> str:
     global calls
     calls += 1
     if calls == 1:
-        raise ConnectionResetError(104, "connection reset")  # repeated by the toolbox's policy
+        # repeated by the toolbox's policy
+        raise ConnectionResetError(104, "connection reset")
     if city != "Rome":
         raise ValueError("city: did you mean Rome?")
     return "21 degrees"

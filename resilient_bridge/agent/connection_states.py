@@ -14,7 +14,7 @@ import attrs
 
 from ..errors import BridgeError, config_error, redact, text_of
 from ..locks import new_lock
-from ..telemetry.events import BridgeState, CircuitClosed, CircuitHalfOpened, CircuitOpened, StateChanged
+from ..telemetry.events import BridgeState, CircuitChanged, StateChanged
 from ..telemetry.hub import listen
 from ..telemetry.log import say
 from ..values.fields import Value, one_of
@@ -36,9 +36,13 @@ if TYPE_CHECKING:
 
 
 Server: TypeAlias = Literal["down", "booting", "up"]
+"""The state of the server's process."""
 Extension: TypeAlias = Literal["disconnected", "connected", "active"]
+"""The state of the browser extension."""
 CircuitIs: TypeAlias = Literal["closed", "open", "half-open"]
+"""The state of the circuit breaker."""
 Polling: TypeAlias = Literal["stopped", "running"]
+"""Whether the server is asked for its state again and again."""
 
 _CHANGES: Final = 32  # changes kept in the diagnostics of a violation
 _REPORTS: Final = 8  # diagnostics kept
@@ -221,7 +225,7 @@ class ConnectionTracker:
         self.change("watched", **_OF_STATE[state])
 
         def note(event: Event) -> None:
-            if isinstance(event, (CircuitOpened, CircuitHalfOpened, CircuitClosed)):
+            if isinstance(event, CircuitChanged):
                 self._note_circuit(link, event.reason)
 
         with listen(note):

@@ -46,7 +46,9 @@ nearly full.
 """
 
 Count: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], int | Awaitable[int]]
+"""Called with messages and tools; returns their tokens."""
 Compact: TypeAlias = Callable[[list[Any], int], Sequence[Any] | Awaitable[Sequence[Any]]]
+"""Called with messages and a number of tokens; returns messages of at most so many."""
 Suggestion: TypeAlias = Literal["compact_history", "reduce_tools", "start_new_session"]
 
 _TRIES: Final = 2

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..values.fields import Seconds
-    from ..values.what import Whats
+    from ..values.what import What
 
 
 M = TypeVar("M", bound="str | float")
@@ -66,7 +66,7 @@ class Degradation(Generic[M]):
         self,
         name: str,
         *modes: M,
-        on: Whats = (),
+        on: What | Collection[What] = (),
         restore_after: Seconds | None = None,
         may_have_run: bool | Collection[M] = False,
         idempotent: bool = False,
@@ -81,7 +81,7 @@ class Degradation(Generic[M]):
         )
         self._may_follow = self._permitted(may_have_run, idempotent)
         self._lock = new_lock()
-        self._history: deque[events.Degraded | events.Restored] = deque(maxlen=_MOST_STEPS)
+        self._history: deque[events.ModeChanged] = deque(maxlen=_MOST_STEPS)
         self._at = 0
         self._is_used_up = False  # the last mode has failed too, and that was emitted
         self._quiet_since = 0.0
@@ -97,11 +97,11 @@ class Degradation(Generic[M]):
         return self._index_now() > 0
 
     @property
-    def history(self) -> tuple[events.Degraded | events.Restored, ...]:
+    def history(self) -> tuple[events.ModeChanged, ...]:
         """The last steps, oldest first, at most 100.
 
         Each is an event with the modes `previous` and `mode`, the time `at`, and its cause:
-        `failure` or `reason`.
+        `reason`, and a `failure` for a step down.
         """
         with self._lock:
             return tuple(self._history)
@@ -112,7 +112,7 @@ class Degradation(Generic[M]):
         It does not for a cancellation, or if `on` names other failures. `mode`: the mode that
         failed (None: the present one). When several tasks share the ladder it may be below that
         mode already, and stays then. When the last mode fails, the ladder stays there, and emits
-        Degraded once, with the mode None.
+        ModeChanged once, with the mode None.
         """
         mode_index = None if mode is None else self._index_of(mode, "report.mode")
         failure = self._matching(error)
@@ -177,7 +177,7 @@ class Degradation(Generic[M]):
 
     def _step_down(self, failure: Failure, mode_index: int | None) -> bool:
         failure = changed(failure, cause=None)  # the history must not keep the frames of an error
-        parts: list[events.Degraded | events.Restored] = []
+        parts: list[events.ModeChanged] = []
         with self._lock:
             self._quiet_since = current_world().monotonic()
             was, last = self._at, len(self.modes) - 1
@@ -208,15 +208,21 @@ class Degradation(Generic[M]):
         quiet = current_world().monotonic() - self._quiet_since
         return min(self._at, max(0, int(quiet / self._restore_after)))
 
-    def _down(self, was: int, mode: str | None, failure: Failure) -> events.Degraded:
-        step = events.Degraded(feature=self.name, previous=str(self.modes[was]), mode=mode, failure=failure)
+    def _down(self, was: int, mode: str | None, failure: Failure) -> events.ModeChanged:
+        step = events.ModeChanged(
+            feature=self.name,
+            previous=str(self.modes[was]),
+            mode=mode,
+            reason="failure",
+            failure=failure,
+        )
         self._history.append(step)
         return step
 
-    def _up(self, steps: int, reason: Literal["restore_after", "reset"]) -> events.Restored:
+    def _up(self, steps: int, reason: Literal["restore_after", "reset"]) -> events.ModeChanged:
         was, self._at = self._at, self._at - steps
         self._is_used_up = False
-        step = events.Restored(
+        step = events.ModeChanged(
             feature=self.name,
             previous=str(self.modes[was]),
             mode=str(self.modes[self._at]),

@@ -22,6 +22,7 @@ from ..telemetry import emit, events
 HookName: TypeAlias = Literal[
     "SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop"
 ]
+"""The name of a hook event."""
 
 _FIELDS: Final = ("event", "timestamp", "session_id", "payload")
 # bytes of an event (characters, if it comes as text): the default limit of a WebSocket message

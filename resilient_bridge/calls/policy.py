@@ -32,8 +32,12 @@ if TYPE_CHECKING:
     from .run.blocks import Attempts
     from .states import States
 
-    Source: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
+    SettingsSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
+    """A file (.toml, .json, .yaml), a dict, or None for the environment alone."""
     EnvironmentSource: TypeAlias = "bool | Mapping[str, str]"
+    """Whether the variables `RESILIENT_BRIDGE_…` are read as well; a mapping takes the place of
+    `os.environ`.
+    """
 
 
 # What kind of function a code object is: inspect's CO_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE and CO_ASYNC_GENERATOR.
@@ -41,7 +45,7 @@ _KINDS: Final = 0x20 | 0x80 | 0x100 | 0x200
 
 P = ParamSpec("P")
 T = TypeVar("T")
-F = TypeVar("F", bound="Callable[..., Any]")
+Function = TypeVar("Function", bound="Callable[..., Any]")
 F_co = TypeVar("F_co", bound="Callable[..., Any]", covariant=True)
 
 
@@ -53,7 +57,7 @@ class _TakesCls(Protocol):
     def __call__(_me, /, cls: Any, *args: Any, **kwargs: Any) -> Any: ...  # noqa: N805 -- as above
 
 
-M = TypeVar("M", bound=_TakesSelf | _TakesCls)
+Method = TypeVar("Method", bound=_TakesSelf | _TakesCls)
 
 
 def _as_layers(layers: tuple[Any, ...]) -> tuple[Layer, ...]:
@@ -174,11 +178,13 @@ class Policy(Layer):
     # A method's own type comes first and is kept: both checkers would not bind, override and narrow
     # a class of ours as a function.
     @overload
-    def __call__(self, function: M, /, *, idempotent: bool | None = ..., name: str | None = ...) -> M: ...  # pyright: ignore[reportOverlappingOverload]
+    def __call__(  # pyright: ignore[reportOverlappingOverload]
+        self, function: Method, /, *, idempotent: bool | None = ..., name: str | None = ...
+    ) -> Method: ...
     @overload
     def __call__(  # type: ignore[overload-cannot-match]
-        self, function: F, /, *, idempotent: bool | None = ..., name: str | None = ...
-    ) -> Protected[F]: ...
+        self, function: Function, /, *, idempotent: bool | None = ..., name: str | None = ...
+    ) -> Protected[Function]: ...
     @overload
     def __call__(self, /, *, idempotent: bool | None = ..., name: str | None = ...) -> PolicyDecorator: ...
     def __call__(
@@ -335,7 +341,7 @@ class Policy(Layer):
     @classmethod
     def from_config(
         cls,
-        source: Source,
+        source: SettingsSource,
         name: str,
         /,
         *,
@@ -379,9 +385,9 @@ class PolicyDecorator:
     name: str | None = None
 
     @overload
-    def __call__(self, function: M, /) -> M: ...  # pyright: ignore[reportOverlappingOverload]
+    def __call__(self, function: Method, /) -> Method: ...  # pyright: ignore[reportOverlappingOverload]
     @overload
-    def __call__(self, function: F, /) -> Protected[F]: ...  # type: ignore[overload-cannot-match]  # pyright: ignore[reportOverlappingOverload]
+    def __call__(self, function: Function, /) -> Protected[Function]: ...  # type: ignore[overload-cannot-match]  # pyright: ignore[reportOverlappingOverload]
     def __call__(self, function: Any, /) -> Any:
         """Protect a function; see `Policy`."""
         from .run.protect import bind

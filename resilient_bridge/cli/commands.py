@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from .. import __version__
 from .mcp_options import EPILOG, EXAMPLES, add_mcp
@@ -359,7 +360,8 @@ def _add_completion(completion: argparse.ArgumentParser) -> None:
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
 
-_COMMANDS: Final = {
+_Commands: TypeAlias = dict[str, tuple[Callable[[argparse.ArgumentParser], None], str, str, str]]
+_COMMANDS: Final[dict[str, _Commands]] = {
     "run": {
         "mcp": (
             add_mcp,

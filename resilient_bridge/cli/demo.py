@@ -30,7 +30,7 @@ from ..testing import BridgeServer, Fault, FaultProxy, Ledger
 from ..transports.process_groups import OWN_GROUP
 from ..transports.signals import on_signals
 from ..world import REAL
-from .demo_table import Outage, Screen, score_of_calls, score_of_messages, until
+from .demo_table import NAMES, Outage, Screen, score_of_calls, score_of_messages, until
 from .options import FAULTS, KILLS
 
 
@@ -104,12 +104,13 @@ class Watch:
             is_reported=self.gaps > 0,
         )
 
-    def live(self) -> str:
-        """Return the phase, and while the client is away the wait for the next attempt and what is queued."""
+    def live(self, received: str) -> str:
+        """Return the phase and what was received; while a fault lasts, the wait, what is queued, and the fault."""
+        if not self.fault:
+            return f"{self.state}, {received}"
         wait = self.attempt_at - REAL.monotonic()
-        parts = [self.state, f"next attempt in {wait:.1f} s" if self.state == "BACKOFF" and wait > 0 else ""]
-        parts += [f"{self.waiting} queued"] if self.fault else []
-        return ", ".join(filter(None, parts))
+        attempt = f", next attempt in {wait:.1f} s" if self.state == "BACKOFF" and wait > 0 else ""
+        return f"{self.state}{attempt}, {self.waiting} queued: {NAMES[self.fault]}"
 
 
 class Demo:
@@ -130,13 +131,13 @@ class Demo:
     async def play(self) -> dict[str, Any]:
         """Exchange messages, apply the faults, and return the totals of the ledger."""
         broken, seed = list[str](), self.arguments.seed
-        faults = "faults" if self.arguments.crash is None else "times the client's process is killed"
+        faults = "Faults" if self.arguments.crash is None else "Kills of the client's process"
         self.screen.show(
             "A bridge, a client, and a proxy between them that cuts the line. Messages flow both ways. "
-            f"{len(self.plan)} {faults} in {self.arguments.duration:g} s, seed {seed}.",
+            f"{faults}: {len(self.plan)} in {self.arguments.duration:g} s, seed {seed}.",
             "",
         )
-        self.screen.live = lambda: ", ".join((self.watch.live(), f"received {self.seen} of {self.n}"))
+        self.screen.live = lambda: self.watch.live(f"received {self.seen} of {self.n}")
         try:
             with listen(self._on_event):
                 await self._live()

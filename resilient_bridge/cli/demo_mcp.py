@@ -88,7 +88,11 @@ def totals(calls: list[Call], trap: Trap) -> dict[str, Any]:
     unsaid = [call.marker for call in calls if call.outcome == "not_executed" and trap.ran(call.marker)]
     writes = [call for call in calls if call.outcome == "answered" and call.tool != READ]
     never = [call.marker for call in writes if not trap.ran(call.marker)]
-    found = {"ran twice": twice, "said not executed, but ran": unsaid, "said answered, but never ran": never}
+    found = {
+        "ran twice without permission": twice,
+        "said not executed, but ran": unsaid,
+        "said answered, but never ran": never,
+    }
     return {
         "calls": calls,
         "sent": len(calls),
@@ -109,8 +113,8 @@ class Client:
     def __init__(self, trap: Trap) -> None:
         sidecar = Sidecar(
             command=trap.command,
-            patience=1.5,
-            timeouts={"order": 1},
+            patience=3,
+            timeouts={"order": 2},
             idempotent=("put",),
             backoff=Backoff.steps(0, then=Backoff.constant(0.2)),
             circuit=Breaker.consecutive(99),

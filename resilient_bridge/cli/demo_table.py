@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-KEPT: Final = "kept: nothing was lost, repeated or reordered without a report"
-KEPT_CALLS: Final = "kept: no call ran twice, and none was reported as what it was not"
-LABELS: Final = 10  # columns before a line of the score begins
+NAMES: Final = {**FAULTS, **KILLS}
+"""What the table calls each fault and kill."""
+SUCCESS: Final = "kept: nothing was lost, repeated or reordered without a report"
+SUCCESS_OF_CALLS: Final = (
+    "kept: no call ran twice without permission, and none was reported as what it was not"
+)
+_LABELS: Final = 10  # columns before a line of the score begins
 COLOURS: Final = {
     **dict.fromkeys(("RECOVERED", "ANSWERED"), 32),
     **dict.fromkeys(("UNKNOWN", "MAY HAVE RUN"), 36),
@@ -78,7 +82,7 @@ class Outage:
 
     @property
     def what(self) -> str:
-        return {**FAULTS, **KILLS}[self.fault]
+        return NAMES[self.fault]
 
     @property
     def cells(self) -> Sequence[object]:
@@ -146,15 +150,18 @@ def score_of_messages(totals: Mapping[str, Any]) -> list[str]:
     received = f"{pushed - missing} of {pushed}, {missing} missing"
     if covered:
         found = "each" if covered == missing else f"{covered} of them"
-        by_cause = ", ".join(f"{count} {what}" for what, count in causes.items() if count)
-        received += f", {found} in a gap that was reported: {by_cause}"
+        by_cause = ", ".join(f"{what} {count}" for what, count in causes.items() if count)
+        received += f", {found} in a gap that the client reported: {by_cause}"
     if again := totals["received"] - (pushed - missing):
         received += f"; {again} received again, and flagged"
+    ends = {"not delivered": totals["not_delivered"], "refused": totals["dead"]}
+    sent = "{sent}: {confirmed} confirmed, {unknown} outcome unknown".format_map(totals)
+    sent += "".join(f", {count} {end}" for end, count in ends.items() if count)
+    sent += f"; {totals['resent']} sent again, and applied once" if totals["resent"] else ""
     return _score(
         totals,
-        KEPT,
-        sent="{sent}: {confirmed} confirmed, {unknown} outcome unknown, {not_delivered} not delivered, {dead} refused"
-        "; {resent} sent again, applied once".format_map(totals),
+        SUCCESS,
+        sent=sent,
         received=received,
         errors="{lost} lost without a report, {duplicated} duplicates, {reordered} out of order, {unexpected} unexpected".format_map(
             totals
@@ -166,21 +173,26 @@ def score_of_calls(totals: Mapping[str, Any]) -> list[str]:
     """Return the score of a run with tool calls: the calls, the server, its ledger, the verdict."""
     return _score(
         totals,
-        KEPT_CALLS,
-        calls="{sent}: {answered} answered, {restarted} of them by a server that was started again; "
-        "{unknown} may have run (reported, not repeated), {not_executed} not executed".format_map(totals),
+        SUCCESS_OF_CALLS,
+        calls="{sent}: {answered} answered ({restarted} after a restart), {unknown} may have run (reported, not repeated), "
+        "{not_executed} not executed".format_map(totals),
         server="started {starts} times; the client's session went on".format_map(totals),
-        ledger="ran twice {ran_twice}, said not executed but ran {ran_unsaid}, answered but never ran {never_ran}; "
+        ledger="ran twice without permission {ran_twice}, said not executed but ran {ran_unsaid}, answered but never ran {never_ran}; "
         "of the {unknown} that may have run {unknown_ran} did".format_map(totals),
     )
 
 
-def _score(totals: Mapping[str, Any], kept: str, **lines: str) -> list[str]:
+def _score(totals: Mapping[str, Any], success: str, **lines: str) -> list[str]:
     broken = totals["broken"]
     return [
-        *(f"{label:<{LABELS}}{text}" for label, text in lines.items()),
-        *(["BROKEN", *(f"  {text}" for text in broken)] if broken else [kept]),
+        *(f"{label:<{_LABELS}}{text}" for label, text in lines.items()),
+        *(["BROKEN", *(f"  {text}" for text in broken)] if broken else [success]),
     ]
+
+
+def wrapped(text: str, width: int | None) -> str:
+    """Return a line in lines of at most `width`; one of the score goes on below its text."""
+    return fitted(text, width, hanging=_LABELS if text[:_LABELS].endswith("  ") else 0)
 
 
 class Screen:
@@ -192,7 +204,7 @@ class Screen:
 
     def __init__(self, out: TextIO) -> None:
         self.stopped = asyncio.Event()
-        self.live: Callable[[], str] = str
+        self.live: Callable[[], str] = lambda: "starting"
         self._out, self._began = out, REAL.monotonic()
         self._put = partial(print, end="", file=out, flush=True)
         width = lambda: columns(out) if can_be_cleared(out) else None  # noqa: E731 -- it fits a line
@@ -203,7 +215,7 @@ class Screen:
 
     def show(self, *lines: str) -> None:
         """Print lines, on a terminal wrapped."""
-        text = "\n".join(fitted(one, columns(self._out), hanging=LABELS) for one in lines)
+        text = "\n".join(wrapped(one, columns(self._out)) for one in lines)
         if is_coloured(self._out):
             text = COLOURED.sub(lambda found: f"\x1b[{COLOURS[found[0]]}m{found[0]}\x1b[0m", text)
         self._put(f"{CLEAR if self.status.is_drawn else ''}{text}\n")

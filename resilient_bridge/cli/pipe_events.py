@@ -19,8 +19,7 @@ _SHOWN: Final = 80  # characters of a position
 _NO_FIELDS: Final = frozenset({"at", "bridge", "unknown_keys", "reached_keys"})
 _RARE: Final = (
     events.Suspended,
-    events.MessageDropped,
-    events.MessageQuarantined,
+    events.MessageUndelivered,
     events.MessageRejected,
     events.ClockJumped,
     events.DuplicateConflict,
@@ -50,14 +49,14 @@ def line_of(event: events.Event) -> str | None:
         return f"joined: {event.session_id}"
     if isinstance(event, events.Resumed):
         return f"verdict: {event.verdict.value} ({event.reason}), {event.replayed} replayed"
-    if isinstance(event, _RARE):
+    if isinstance(event, _RARE) and getattr(event, "outcome", "") != "unknown":
         return _line_of_fields(event)
     return _line_of_store(event)
 
 
 def _line_of_fields(event: events.Event) -> str:
     """Return the event's name in words and its fields that are not None; a failure as its text."""
-    fields = dict(vars(event))
+    fields = {name: value for name, value in vars(event).items() if name != event.__state__}
     failure = fields.pop("failure", None)
     shown = [
         f"{name}={value}" for name, value in fields.items() if name not in _NO_FIELDS and value is not None
@@ -69,10 +68,8 @@ def _line_of_fields(event: events.Event) -> str:
 def _line_of_store(event: events.Event) -> str | None:
     if isinstance(event, events.StateSetAside):
         return f"store: {event.failure}; set aside as {event.set_aside}, going on with {event.source}, lost: {event.lost}"
-    if isinstance(event, events.StoreFailed):
-        return f"store: failed: {event.failure}"
-    if isinstance(event, events.StoreRecovered):
-        return "store: works again"
+    if isinstance(event, events.StoreChanged):
+        return f"store: failed: {event.failure}" if event.state == "failed" else "store: works again"
     return None
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 24
 _COLUMNS: Final = 80  # for a terminal of unknown width
-_Step = events.PhaseStarted | events.PhaseCompleted | events.PhaseSkipped
 
 
 class Progress(StatusLine):
@@ -52,11 +51,12 @@ class Progress(StatusLine):
         super().__exit__()
 
     def _heard(self, event: events.Event) -> None:
-        if isinstance(event, events.WorkflowStarted):
+        if isinstance(event, events.WorkflowChanged) and event.status == "running":
             self._done, self._total = event.completed, event.total
-        elif isinstance(event, _Step):
-            self._phase = redact(event.phase) if isinstance(event, events.PhaseStarted) else ""
-            self._done = event.number - isinstance(event, events.PhaseStarted)
+        elif isinstance(event, events.PhaseChanged) and event.status != "undone":
+            has_begun = event.status == "started"
+            self._phase = redact(event.phase) if has_begun else ""
+            self._done = event.number - has_begun
             self._total = event.total
             self._began = REAL.monotonic()
 

@@ -18,7 +18,7 @@ from ..protocol.policies.dialect import Dialect
 
 
 if TYPE_CHECKING:
-    from ..calls.policy import EnvironmentSource, Source
+    from ..calls.policy import EnvironmentSource, SettingsSource
 
 
 _LONGEST_NAME: Final = 100
@@ -170,7 +170,10 @@ def checked_policy(policy: object, dialect: object = None, path: str = "BridgeCl
 
 
 def from_settings(
-    source: Source, names: Mapping[str, Any] | None, env: EnvironmentSource, overrides: Mapping[str, Any]
+    source: SettingsSource,
+    names: Mapping[str, Any] | None,
+    env: EnvironmentSource,
+    overrides: Mapping[str, Any],
 ) -> tuple[Any, dict[str, Any]]:
     """Return the URL and the options of a client from settings; `overrides` win."""
     config = public("load")(source, names=names, env=env)

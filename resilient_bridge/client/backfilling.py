@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .driver import Driver
 
     Backfill = Callable[[Record], AsyncIterator[str | bytes]]
+    """Called with what was read so far; yields the frames after it, from elsewhere."""
 
 
 _READING = Policy(Retry(attempts=3))  # it only reads

@@ -51,17 +51,25 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
-    from typing import Unpack
 
-    from ..calls.policy import EnvironmentSource, Policy, Source
+    from ..calls.policy import EnvironmentSource, Policy, SettingsSource
     from ..presets.bridge_policy import BridgePolicy
     from ..protocol import Message
     from ..protocol.policies import Dialect
     from ..telemetry.events import Event
+    from ..values.fields import Seconds
     from .backfilling import Backfill
     from .dialing import Dialer
     from .pump import OnConnect
-    from .signature import Check, Headers, OnDoubt, OnGap, Pin, SendOptions, Storage, Text
+    from .signature import (
+        CertificatePin,
+        CheckFunction,
+        Headers,
+        OnDoubt,
+        OnGap,
+        Storage,
+        TextSource,
+    )
 
 
 class BridgeClient(TeachesNames):
@@ -100,10 +108,10 @@ class BridgeClient(TeachesNames):
     @taught
     def __init__(
         self,
-        url: Text,
+        url: TextSource,
         /,
         *,
-        token: Text | None = None,
+        token: TextSource | None = None,
         headers: Headers | None = None,
         session_id: str | None = None,
         policy: BridgePolicy | Policy = default_policy,
@@ -114,9 +122,9 @@ class BridgeClient(TeachesNames):
         on_gap: OnGap | None = None,
         on_doubt: OnDoubt | None = None,
         receive: bool = True,
-        pin: Pin | None = None,
+        pin: CertificatePin | None = None,
         ssl: ssl_module.SSLContext | None = None,
-        health_check: Check | None = None,
+        health_check: CheckFunction | None = None,
         name: str = "",
     ) -> None:
         chosen = checked_policy(policy, dialect)
@@ -146,7 +154,7 @@ class BridgeClient(TeachesNames):
         factory: Callable[[], AbstractAsyncContextManager[Any]],
         /,
         *,
-        token: Text | None = None,
+        token: TextSource | None = None,
         session_id: str | None = None,
         policy: BridgePolicy | Policy = default_policy,
         dialect: Dialect | None = None,
@@ -156,7 +164,7 @@ class BridgeClient(TeachesNames):
         on_gap: OnGap | None = None,
         on_doubt: OnDoubt | None = None,
         receive: bool = True,
-        health_check: Check | None = None,
+        health_check: CheckFunction | None = None,
         name: str = "",
     ) -> Self:
         """Return a client over your websockets; `factory` makes a context manager for each."""
@@ -178,7 +186,7 @@ class BridgeClient(TeachesNames):
     @classmethod
     @taught
     def from_config(
-        cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False, **overrides: Any
+        cls, source: SettingsSource, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False, **overrides: Any
     ) -> Self:  # fmt: skip
         """Return the client that settings describe; `overrides` are arguments of the constructor.
 
@@ -197,7 +205,7 @@ class BridgeClient(TeachesNames):
         *,
         on_doubt: OnDoubt | None,
         receive: bool,
-        health_check: Check | None,
+        health_check: CheckFunction | None,
         on_connect: OnConnect | None,
         backfill: Backfill | None,
         name: str,
@@ -307,10 +315,27 @@ class BridgeClient(TeachesNames):
 
     @overload
     async def send(
-        self, type: str, payload: Mapping[str, Any] | bytes, /, **options: Unpack[SendOptions]
+        self,
+        type: str,
+        payload: Mapping[str, Any] | bytes,
+        /,
+        *,
+        idempotency_key: str | None = ...,
+        ttl: Seconds | None = ...,
+        coalesce: str | None = ...,
+        volatile: bool = ...,
     ) -> Receipt: ...
     @overload
-    async def send(self, frame: Mapping[str, Any] | bytes, /, **options: Unpack[SendOptions]) -> Receipt: ...
+    async def send(
+        self,
+        frame: Mapping[str, Any] | bytes,
+        /,
+        *,
+        idempotency_key: str | None = ...,
+        ttl: Seconds | None = ...,
+        coalesce: str | None = ...,
+        volatile: bool = ...,
+    ) -> Receipt: ...
     @taught
     async def send(
         self,

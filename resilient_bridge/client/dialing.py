@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..protocol.policies.reconnect import Reconnect
     from ..transports.contract import Transport
     from ..transports.websocket import WebSocketTransport
-    from .signature import Pin
+    from .signature import CertificatePin
 
     Address: TypeAlias = tuple[str, int]
     Resolved: TypeAlias = Callable[[Address], None]
@@ -67,7 +67,7 @@ class URLDialer:
         *,
         token: Any,
         headers: Any,
-        pin: Pin | None,
+        pin: CertificatePin | None,
         ssl: SSLContext | None,
         reconnect: Reconnect,
         dialect: Dialect,

@@ -17,7 +17,7 @@ from attrs import evolve
 
 from ..errors import BridgeError, Executed, Failure, StoreError, error_for
 from ..protocol import Now
-from ..telemetry.events import BridgeState, OutboundInDoubt, StoreFailed, StoreRecovered
+from ..telemetry.events import BridgeState, OutboundInDoubt, StoreChanged
 from ..transports.loop_guard import LoopGuard
 from .defects import defect_of
 from .streams import EventStream, tell
@@ -286,7 +286,7 @@ class Driver:
         elif not self.has_failed_store:
             self.has_failed_store = True
             self.session.events.append(
-                StoreFailed(at=now.at, store=repr(self.store), degraded=False, failure=error.failure)
+                StoreChanged(at=now.at, store=repr(self.store), state="failed", failure=error.failure)
             )
         self.after(now)
 
@@ -295,7 +295,7 @@ class Driver:
         if self.has_failed_store:
             self.has_failed_store = False
             now = self.now()
-            self.session.events.append(StoreRecovered(at=now.at, store=repr(self.store)))
+            self.session.events.append(StoreChanged(at=now.at, store=repr(self.store), state="working"))
             self.after(now)
 
     def probe(self, doubt: Literal["probe_unanswered", "health_check_failed"]) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .driver import Driver
 
     OnConnect = Callable[[Greeting], Awaitable[None]]
+    """Called with each new connection before READY: subscribe there."""
 
 
 _GREETING_ENDS: Final = 5.0  # seconds for an `on_connect` that was cancelled

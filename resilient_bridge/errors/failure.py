@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias, Unpack
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
@@ -21,7 +21,7 @@ from ..world import current_world
 from .codes import CODES, code_info
 from .errnos import errno_name
 from .redaction import Unread, as_details, as_line, as_lines, class_name, redact_value, set_text
-from .rpc import ErrorFields, read_rpc_error
+from .rpc import read_rpc_error
 from .signs import INVALID, NOT_FOUND, PERMISSION, REFUSED, ran_text, shows
 from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
 
@@ -29,6 +29,7 @@ from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
 Stopped: TypeAlias = Literal[
     "attempts", "deadline", "budget", "retry_after", "not_idempotent", "not_retryable", "rejected"
 ]
+"""Why a call was not repeated."""
 
 WHY_STOPPED: Final[Mapping[Stopped, str]] = {
     "attempts": "attempts used up",
@@ -42,21 +43,12 @@ WHY_STOPPED: Final[Mapping[Stopped, str]] = {
 """Each reason for which no further call is made, in words."""
 
 
-class Overrides(ErrorFields, total=False):
-    """The fields in which a caller of `Failure.of` may override the table of codes.
-
-    None leaves a field to the table.
-    """
-
-    severity: Severity | None
-    cause: BaseException | None
-    history: tuple[Failure, ...]
-    stopped: Stopped | None
-
-
 def _as_wait(seconds: float | None) -> float | None:
     # A wait that is not a finite number from 0 on is ignored: asyncio.sleep(nan) stops all timers of the loop.
     return float(seconds) if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
+
+
+_LOOK: Final = "find out whether it ran before you call it again: it may have"
 
 
 @attrs.frozen(kw_only=True)
@@ -99,38 +91,54 @@ class Failure(Unread):
     proof: str = ""
 
     @classmethod
-    def of(cls, code: str, message: str = "", **overrides: Unpack[Overrides]) -> Failure:
+    def of(
+        cls,
+        code: str,
+        message: str = "",
+        *,
+        category: Category | None = None,
+        kind: Kind | None = None,
+        severity: Severity | None = None,
+        retryable: bool | None = None,
+        executed: Executed | None = None,
+        proof: str = "",
+        session_valid: bool | None = None,
+        retry_after: float | None = None,
+        suggestions: Iterable[str] | None = None,
+        details: Mapping[str, Any] | None = None,
+        cause: BaseException | None = None,
+        history: tuple[Failure, ...] = (),
+        stopped: Stopped | None = None,
+    ) -> Failure:
         """Return a failure with this code, the rest filled in from the table of codes.
 
-        Without a message the code's summary is taken, without suggestions its hint. When
-        `retryable` is overridden and `kind` is not, the kind follows. Raises ValueError for a code
-        without one of the seven prefixes.
+        None leaves a field to the table. Without a message the code's summary is taken, without
+        suggestions its hint. When `retryable` is overridden and `kind` is not, the kind follows.
+        Raises ValueError for a code without one of the seven prefixes.
         """
         row = CODES.get(code) or code_info(code)
-        received: dict[str, Any] = {name: value for name, value in overrides.items() if value is not None}
-        retryable: bool = received.get("retryable", row.retryable)
-        kind = Kind.TRANSIENT if retryable else Kind.PERMANENT if row.kind is Kind.TRANSIENT else row.kind
-        executed: Executed = received.get("executed", row.executed)
-        proof: str = received.get("proof") or OWN_LAYER if executed is Executed.NO else ""
+        repeats = row.retryable if retryable is None else retryable
+        ran = executed or row.executed
+        follows = Kind.TRANSIENT if repeats else Kind.PERMANENT if row.kind is Kind.TRANSIENT else row.kind
         fields = {
             "code": code,
-            "category": received.get("category", row.category),
-            "kind": received.get("kind", kind),
-            "severity": received.get("severity", row.severity),
-            "retryable": retryable,
-            "executed": executed,
-            "proof": proof,
-            "session_valid": received.get("session_valid", row.session_valid),
-            "retry_after": _as_wait(received.get("retry_after")),
-            "cause": received.get("cause"),
-            "history": received.get("history", ()),
-            "stopped": received.get("stopped"),
+            "category": category or row.category,
+            "kind": kind or follows,
+            "severity": severity or row.severity,
+            "retryable": repeats,
+            "executed": ran,
+            "proof": proof or (OWN_LAYER if ran is Executed.NO else ""),
+            "session_valid": row.session_valid if session_valid is None else session_valid,
+            "retry_after": _as_wait(retry_after),
+            "cause": cause,
+            "history": history,
+            "stopped": stopped,
         }
-        suggestions = tuple(received.get("suggestions", ())) or (row.hint,)
+        hints = tuple(suggestions or ()) or (row.hint,)
         made = object.__new__(cls)
         for name, value in fields.items():
             _set(made, name, value)
-        set_text(made, message.strip() or row.summary, suggestions, received.get("details", {}))
+        set_text(made, message.strip() or row.summary, hints, details or {})
         return made
 
     def __str__(self) -> str:
@@ -164,7 +172,8 @@ class Failure(Unread):
         if self.stopped is not None:
             lines.append(f"stopped: {self.stopped}")
         lines.append("you can:")
-        lines += [f"{number}. {suggestion}" for number, suggestion in enumerate(self.suggestions, 1)]
+        first = (_LOOK,) if self.stopped == "not_idempotent" else ()
+        lines += [f"{number}. {advice}" for number, advice in enumerate((*first, *self.suggestions), 1)]
         return "\n".join(lines)
 
     def to_llm(self) -> str:

@@ -26,21 +26,9 @@ from ..values.rule import Table
 
 
 if TYPE_CHECKING:
-    from typing import Self, TypedDict, Unpack
+    from typing import Self
 
-    from ..calls.policy import EnvironmentSource, Source
-
-    class _Parts(TypedDict, total=False):
-        reconnect: Reconnect
-        heartbeat: Heartbeat
-        outbox: Outbox
-        inbox: Inbox
-        replay: Replay
-        dialect: Dialect
-        calls: Policy
-        tools: Mapping[str, Policy]
-        idempotent: tuple[str, ...]
-        idempotent_if_marked: tuple[str, ...]
+    from ..calls.policy import EnvironmentSource, SettingsSource
 
 
 class Tools(Table[str, Policy]):
@@ -105,7 +93,12 @@ class BridgePolicy(Value):
 
     @classmethod
     def from_config(
-        cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
+        cls,
+        source: SettingsSource,
+        /,
+        *,
+        names: Mapping[str, Any] | None = None,
+        env: EnvironmentSource = False,
     ) -> BridgePolicy:
         """Return the link's policy from a file, a dict or the environment: `load(source).bridge`.
 
@@ -116,7 +109,22 @@ class BridgePolicy(Value):
 
     if TYPE_CHECKING:  # the same method, with the names and types of the parts
 
-        def evolve(self, **parts: Unpack[_Parts]) -> Self: ...  # type: ignore[override]
+        def evolve(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]
+            self,
+            *,
+            reconnect: Reconnect = ...,
+            heartbeat: Heartbeat = ...,
+            outbox: Outbox = ...,
+            inbox: Inbox = ...,
+            replay: Replay = ...,
+            dialect: Dialect = ...,
+            calls: Policy = ...,
+            tools: Mapping[str, Policy] = ...,
+            idempotent: tuple[str, ...] = ...,
+            idempotent_if_marked: tuple[str, ...] = ...,
+        ) -> Self:
+            """Return a copy with these parts in the place of its own."""
+            ...
 
 
 def calls_of(policy: object, path: str) -> Policy:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 
 from ..errors import Failure, config_error
-from ..telemetry.events import DeliveryUnknown, Event, MessageDropped
+from ..telemetry.events import Event, MessageUndelivered
 
 
 if TYPE_CHECKING:
@@ -133,13 +133,14 @@ def outcome_event(entry: Entry, now: Now) -> Event | None:
 
     On a connection without pings every send ends so: they are reported together, at its loss.
     """
-    if entry.is_request or entry.state not in _EVENTS or entry.reason == NO_PINGS:
+    outcome = _OUTCOMES.get(entry.state)
+    if entry.is_request or outcome is None or entry.reason == NO_PINGS:
         return None
-    return _EVENTS[entry.state](at=now.at, type=entry.type, key=entry.key, reason=entry.reason)
+    return MessageUndelivered(at=now.at, type=entry.type, key=entry.key, outcome=outcome, reason=entry.reason)
 
 
-_EVENTS: Final = {
-    EntryState.DROPPED: MessageDropped,
-    EntryState.EXPIRED: MessageDropped,
-    EntryState.UNKNOWN: DeliveryUnknown,
+_OUTCOMES: Final[dict[EntryState, Literal["dropped", "unknown"]]] = {
+    EntryState.DROPPED: "dropped",
+    EntryState.EXPIRED: "dropped",
+    EntryState.UNKNOWN: "unknown",
 }

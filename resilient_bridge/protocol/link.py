@@ -244,3 +244,4 @@ class Link(ABC, Generic[J]):
 
 
 AnyLink: TypeAlias = Link[Any]
+"""A link of any kind of message."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..classification import classify_error_payload
 from ..errors import Failure, config_error
-from ..telemetry.events import Event, LateReply, MessageQuarantined, MessageResent
+from ..telemetry.events import Event, LateReply, MessageResent, MessageUndelivered
 from .clock import Now, Stamps
 from .dedupe import Dedupe, is_repeat
 from .entries import Entry, EntryState, check_key, outcome_event
@@ -451,5 +451,12 @@ class Outbound:
 
     def quarantined(self, entry: Entry, reason: str, failure: Failure, now: Now) -> None:
         self._emit(
-            MessageQuarantined(at=now.at, type=entry.type, key=entry.key, reason=reason, failure=failure)
+            MessageUndelivered(
+                at=now.at,
+                type=entry.type,
+                key=entry.key,
+                outcome="quarantined",
+                reason=reason,
+                failure=failure,
+            )
         )

@@ -63,6 +63,7 @@ class SessionState(StrEnum):
 
 
 SessionOperation: TypeAlias = Literal["activate", "checkpoint", "pause", "resume", "fail", "close"]
+"""What changes the state of a session: a method of `Sessions`."""
 
 _S = SessionState
 _OPEN: Final = (_S.CREATED, _S.ACTIVE, _S.PAUSED)

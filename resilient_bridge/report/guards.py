@@ -5,35 +5,33 @@ Rule: a table maps events to states; each is in its first state from the beginni
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import attrs
 
-from .lines import Record, count_in, failure_in, number_in, text_in
+from .lines import Fields, Record, count_in, failure_in, number_in, text_in
 from .series import First, Lane, Named
 
 
 class _Means(NamedTuple):
-    """The kind of thing that an event is about, the field with its name, and its state afterwards.
+    """The kind of thing that an event is about, the field with its name, and how its state is shown.
 
-    For an alert, `state` is the field that has the state.
+    An event of the package has its state in the field `state`; a state that is not listed is shown
+    as it is. An event of a sidecar means one state.
     """
 
     kind: str
     field: str
-    state: str
+    states: Mapping[str, str] | str
 
 
 _TABLE: Final = {
-    "CircuitOpened": _Means("circuit", "key", "open"),
-    "CircuitHalfOpened": _Means("circuit", "key", "half-open"),
-    "CircuitClosed": _Means("circuit", "key", "closed"),
-    "SpendWarned": _Means("budget", "budget", "warned"),
-    "SpendPaused": _Means("budget", "budget", "paused"),
-    "SpendApproved": _Means("budget", "budget", "within"),
-    "SpendCancelled": _Means("budget", "budget", "cancelled"),
-    "AlertRaised": _Means("alert", "rule", "level"),
-    "AlertCleared": _Means("alert", "rule", "remaining"),
+    "CircuitChanged": _Means(
+        "circuit", "key", {"isolated": "open", "half_open": "half-open", "disabled": "closed"}
+    ),
+    "SpendChanged": _Means("budget", "budget", {"warning": "warned", "approved": "within"}),
+    "AlertChanged": _Means("alert", "rule", {}),
     "server_ready": _Means("server", "", "ready"),
     "server_lost": _Means("server", "", "lost"),
     "server_unreachable": _Means("server", "", "down"),
@@ -80,9 +78,7 @@ class Guards:
             return
         fields = record.fields
         name = text_in(fields, means.field) if means.field else "the MCP server"
-        state = means.state
-        if means.kind == "alert":
-            state = text_in(fields, means.state) or "quiet"
+        state = _state(means, fields)
         guard = self.of[means.kind].of(name or "(no name)")
         if not guard.lane.state:
             guard.lane.enter(min(self.begin, record.at), FIRST[means.kind])
@@ -95,6 +91,15 @@ class Guards:
             self.restarts = max(self.restarts, count_in(fields, "restarts"))
 
 
+def _state(means: _Means, fields: Fields) -> str:
+    if isinstance(means.states, str):
+        return means.states
+    state = text_in(fields, "state")
+    if means.kind == "alert":
+        return text_in(fields, "level" if state == "raised" else "remaining") or "quiet"
+    return means.states.get(state, state)
+
+
 def _why(record: Record) -> str:
     """Return what the event says besides the state, in words."""
     fields, failure = record.fields, failure_in(record.fields)
@@ -103,7 +108,7 @@ def _why(record: Record) -> str:
         parts.append(f"spent {number_in(fields, 'spent'):g} of {number_in(fields, 'limit'):g}")
     if "threshold" in fields:
         parts.append(f"{number_in(fields, 'value'):.4g}, threshold {number_in(fields, 'threshold'):g}")
-    if fields.get("retry_after") is not None and record.event == "CircuitOpened":
+    if fields.get("retry_after") is not None and record.event == "CircuitChanged":
         parts.append(f"for {number_in(fields, 'retry_after'):g} s")
     if "wait" in fields:
         parts.append(f"started again after {number_in(fields, 'wait'):g} s")

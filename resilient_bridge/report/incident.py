@@ -17,12 +17,15 @@ from .links import Links
 from .series import First, Named, Tally
 
 
-_IN_DOUBT: Final = frozenset({"DeliveryUnknown", "MessageDropped", "MessageQuarantined", "DuplicateConflict"})
+_IN_DOUBT: Final = frozenset({"MessageUndelivered", "DuplicateConflict"})
 _NOTABLE: Final = frozenset({
-    "StoreFailed", "StoreRecovered", "StateSetAside", "ClockJumped", "FeatureRefused", "ThreadLeftBehind", "TaskLeftBehind", "Degraded",
-    "Restored", "GaveUp", "FellBack", "MessageRejected", "HookRejected", "ToolFailed", "WorkflowHalted", "WorkflowAborted", "PhaseUndone",
+    "StoreChanged", "StateSetAside", "ClockJumped", "FeatureRefused", "CallLeftBehind", "ModeChanged",
+    "GaveUp", "FellBack", "MessageRejected", "HookRejected", "ToolFailed", "WorkflowChanged halted", "WorkflowChanged aborted", "PhaseChanged undone",
     "ContextNearlyFull", "list_changed", "capabilities_changed", "stray_answer", "server_unreachable",
 })  # fmt: skip
+_STATE_OF: Final = {  # the field that says what happened, and is shown after the event's name
+    "MessageUndelivered": "outcome", "StoreChanged": "state", "WorkflowChanged": "status", "PhaseChanged": "status",
+}  # fmt: skip
 _SAYING: Final = (
     "name", "tool", "store", "path", "workflow", "phase", "feature", "method", "list", "type", "id", "reason", "mode", "lost", "set_aside",
 )  # fmt: skip
@@ -85,6 +88,7 @@ class Incident:
         self.codes: Named[Code] = Named(Code, 150)
         self.doubts: First[Doubt] = First(150)
         self.doubts_by = Tally(100)
+        self.undelivered = Tally(10)  # by outcome
         self.notable: First[Notable] = First(200)
         self.versions: First[str] = First(5)
         self.begin: float | None = None
@@ -169,16 +173,19 @@ class Incident:
 
     def _rest(self, record: Record) -> None:
         event, fields = record.event, record.fields
+        state = text_in(fields, _STATE_OF[event]) if event in _STATE_OF else ""
+        what = f"{event} {state}" if state else event
         if event in _IN_DOUBT:
             kind, reason = text_in(fields, "type"), text_in(fields, "reason")
-            self.doubts_by.count(f"{event}: {reason}" if reason else event)
+            self.doubts_by.count(f"{what}: {reason}" if reason else what)
+            self.undelivered.count(state or event)
             key = text_in(fields, "key") or text_in(fields, "id")
-            self.doubts.add(Doubt(record.at, event, kind, key, reason))
+            self.doubts.add(Doubt(record.at, what, kind, key, reason))
         elif event == "Started":
             self.versions.add(" ".join(text_in(fields, name) for name in ("version", "python", "command")))
-        if event in _NOTABLE:
-            self.notable.add(Notable(record.at, event, _text(fields)))
-        self.lost += count_in(fields, "lost") if event == "StoreRecovered" else 0
+        if event in _NOTABLE or what in _NOTABLE:
+            self.notable.add(Notable(record.at, what, _text(fields)))
+        self.lost += count_in(fields, "lost") if event == "StoreChanged" else 0
         self.cut += "cut" in fields or "unreadable" in fields
 
 

@@ -100,7 +100,7 @@ def _messages(incident: Incident, window: Window) -> str:
             "at (UTC), what, type, key or id, reason",
             rows,
         ),
-        lead="DeliveryUnknown: it was handed out, nobody will ever know whether it arrived, and it is not repeated. Ask the server by its key.",
+        lead="MessageUndelivered unknown: it was handed out, nobody will ever know whether it arrived, and it is not repeated. Ask the server by its key.",
     )
 
 

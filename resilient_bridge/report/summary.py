@@ -7,15 +7,12 @@ what is in the log.
 from __future__ import annotations
 
 import textwrap
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from .incident import Incident
 from .wording import count, duration, moment
-
-
-_LOST: Final = frozenset({"MessageDropped", "MessageQuarantined"})
 
 
 def headline(incident: Incident) -> tuple[bool, str]:
@@ -69,8 +66,8 @@ def _calls(incident: Incident) -> str:
 
 
 def _doubts(incident: Incident) -> str:
-    events = incident.events
-    unknown, dropped = events.get("DeliveryUnknown", 0), sum(events.get(name, 0) for name in _LOST)
+    outcomes = incident.undelivered
+    unknown, dropped = outcomes.get("unknown", 0), outcomes.get("dropped", 0) + outcomes.get("quarantined", 0)
     parts = [f"{count(unknown, 'message')} may or may not have arrived"] if unknown else []
     if dropped:
         parts.append(f"{count(dropped, 'message')} {'was' if dropped == 1 else 'were'} not delivered")

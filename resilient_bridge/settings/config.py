@@ -45,13 +45,14 @@ from .document import Settings, new_reading, read_settings
 from .explain import Line, explain, shown
 from .fields import read_value
 from .provider_check import Check, connects, failed_checks
-from .sources import Merged, Source, read_sources
+from .sources import Merged, read_sources
 from .tables import AlertSettings, ClientSettings
 from .writing import Writer
 
 
 if TYPE_CHECKING:
     from ..agent import Toolbox
+    from ..calls.policy import SettingsSource
     from ..telemetry.alerts import Alerts
 
 
@@ -283,7 +284,7 @@ def _changes(old: Settings, new: Settings, names: Mapping[str, Any]) -> tuple[Ch
 
 @overload
 def load(
-    source: Source = ...,
+    source: SettingsSource = ...,
     kind: None = ...,
     /,
     *,
@@ -293,7 +294,7 @@ def load(
 ) -> Config: ...
 @overload
 def load(
-    source: Source,
+    source: SettingsSource,
     kind: type[T],
     /,
     *,
@@ -303,7 +304,7 @@ def load(
 ) -> T: ...
 @taught
 def load(
-    source: Source = None,
+    source: SettingsSource = None,
     kind: type[Any] | None = None,
     /,
     *,
@@ -364,7 +365,7 @@ def _check_arguments(source: object, names: object) -> None:
         raise config_error("load.names", "a mapping of names to functions and classes", names)
 
 
-def _kind_of(source: Source, kind: type[Any] | None) -> type[Any] | None:
+def _kind_of(source: SettingsSource, kind: type[Any] | None) -> type[Any] | None:
     if kind is not None:
         if kind is not Config and KINDS.get(getattr(kind, "__name__", "")) is not kind:
             raise config_error("load.kind", f"one of {', '.join(KINDS)}", kind)

@@ -16,6 +16,7 @@ from ..errors import Problem, class_name, redact, text_of
 
 
 Check: TypeAlias = "Callable[[], Awaitable[object]]"
+"""Asks a provider whether it can be used; raises, or returns False, if not."""
 _PORTS = {"https": 443, "wss": 443, "http": 80, "ws": 80}
 
 

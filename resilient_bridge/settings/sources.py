@@ -14,14 +14,17 @@ import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ..config.documents import FORMATS, Document, checked, read_document
 from ..config.paths import MOST_BYTES, DocumentError, joined
 from ..errors import Problem, config_errors
 
 
-Source: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
+if TYPE_CHECKING:
+    from ..calls.policy import SettingsSource
+
+
 PREFIX: Final = "RESILIENT_BRIDGE_"
 _LEVEL: Final = "__"
 _DEBUG: Final = "gasoline:"
@@ -61,7 +64,7 @@ class Merged(NamedTuple):
         return path
 
 
-def read_sources(source: Source, environment: Mapping[str, str] | None) -> Merged:
+def read_sources(source: SettingsSource, environment: Mapping[str, str] | None) -> Merged:
     """Read and merge all sources; ConfigError for a file that cannot be read, is too large, or not
     in its format.
     """
@@ -92,7 +95,7 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return result
 
 
-def _read(source: Source) -> tuple[str, Document]:
+def _read(source: SettingsSource) -> tuple[str, Document]:
     if source is None:
         return "the environment", Document({}, {})
     title = "a dict" if isinstance(source, Mapping) else str(os.fspath(source))

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import MASK, Failure, class_name, hides, is_sensitive, model_type, redact, redact_value, text_of
+from ..telemetry import events
 from ..telemetry.debug import kind_of, name_in_words
 from ..telemetry.event import TOOL_CALL
 from .state_files.document import instant
@@ -73,12 +74,11 @@ def viber_line(event: Event) -> bytes:
     try:
         line = _log_fields(event)
         line["ts"] = event.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = type(event).__name__
-        if name == "ToolFailed":
+        if isinstance(event, events.ToolFailed):
             line["msg"] = "Tool execution failed"
-        elif name == "RetryScheduled" and "provider" in line:
+        elif isinstance(event, events.RetryScheduled) and "provider" in line:
             line["msg"] = "Retrying LLM request"
-        elif name in ("GaveUp", "CallFinished") and getattr(event, "name", None) == TOOL_CALL.get():
+        elif isinstance(event, events.GaveUp | events.CallFinished) and event.name == TOOL_CALL.get():
             line["level"] = "info"  # its ToolFailed follows, and is the one error
         return _written({key: line[key] for key in _VIBER_KEYS if key in line})
     except Exception as error:  # noqa: BLE001 -- as in `log_line`

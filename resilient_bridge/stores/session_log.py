@@ -56,8 +56,8 @@ class SessionLog:
     back from it.
 
     A full disk or a missing directory raises nothing and is not waited for. Such lines are counted
-    in `lost`, and reported once, by StoreFailed and the stdlib logger `resilient_bridge`. When
-    writing works again, StoreRecovered is emitted, and its line has that count. A line is passed to
+    in `lost`, and reported once, by StoreChanged and the stdlib logger `resilient_bridge`. When
+    writing works again, StoreChanged is emitted, and its line has that count. A line is passed to
     the system at once, so it survives a kill of this process; a power cut may lose the last
     seconds. One process writes to a path at a time; its threads may share the object. The stdlib
     logger continues.
@@ -149,11 +149,10 @@ class SessionLog:
         self._append(record_line(record, current_world().now()))
 
     def _hear(self, event: events.Event) -> None:
-        own = isinstance(event, events.StoreFailed | events.StoreRecovered) and event.store == self._name
-        if not own:
+        if not isinstance(event, events.StoreChanged) or event.store != self._name:
             self._append(self._line_of(event))
-        elif isinstance(event, events.StoreRecovered):
-            # this line stands where lines are missing: StoreFailed could not be written
+        elif event.state == "working":
+            # this line stands where lines are missing: that it failed could not be written
             self._append(event_line(event, {"lost": self._lost}))
 
     def _append(self, line: bytes) -> None:
@@ -164,7 +163,7 @@ class SessionLog:
         if event is not None:
             emit(event)  # without the lock: this object receives the event too
 
-    def _written(self, line: bytes) -> events.StoreFailed | events.StoreRecovered | None:
+    def _written(self, line: bytes) -> events.StoreChanged | None:
         """Write the line or count it as lost; return the event if the state has changed."""
         try:
             with typed_errors(self._path, "be appended to"):
@@ -175,11 +174,11 @@ class SessionLog:
             if self._has_failed:
                 return None
             self._has_failed = True
-            return events.StoreFailed(store=self._name, degraded=True, failure=error.failure)
+            return events.StoreChanged(store=self._name, state="failed", degraded=True, failure=error.failure)
         if not self._has_failed:
             return None
         self._has_failed = False
-        return events.StoreRecovered(store=self._name)
+        return events.StoreChanged(store=self._name, state="working")
 
     # ---- the file ----------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..world import World
 
     Storage: TypeAlias = str | os.PathLike[str] | Store
+    """Where records are kept: a path (SQLite), a redis:// URL, or a store object."""
     Records: TypeAlias = list[SessionRecord]
 
 

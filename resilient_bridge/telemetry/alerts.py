@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..errors import Failure
-    from .alert_events import AlertCleared, AlertLevel, AlertRaised, AlertRule
+    from .alert_events import AlertChanged, AlertLevel, AlertRule
     from .alert_state import Change
     from .event import Event
 
     Thresholds = tuple[float, float] | None
+    """The values above which a warning and a critical alert are raised; None: never."""
 
 
 _ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
@@ -58,8 +59,8 @@ class Alerts:
     `window` is in seconds. A failure of severity critical or fatal raises an alert at once, once
     for each code.
 
-    An alert is the event AlertRaised, a line of the log, and an entry of `active()`. AlertCleared
-    follows after one whole window below the threshold. `notify` is called with each failure of
+    An alert is the event AlertChanged, "raised", a line of the log, and an entry of `active()`. The
+    event "cleared" follows after one whole window below the threshold. `notify` is called with each failure of
     severity error or worse, in the thread where it happened; it must be quick. Raises ConfigError
     for wrong arguments.
     """
@@ -198,7 +199,7 @@ class Alerts:
         """Check the rules and emit the changes, outside of the lock, because a listener may call
         `active()`.
         """
-        news: list[AlertRaised | AlertCleared] = []
+        news: list[AlertChanged] = []
         with self._lock:
             if everything:
                 self._look_at = now + self._window / 60
@@ -222,16 +223,18 @@ class Alerts:
             emit(event)
 
 
-def _event(rule: AlertRule, change: Change, failure: Failure | None) -> AlertRaised | AlertCleared:
-    from .alert_events import AlertCleared, AlertRaised
+def _event(rule: AlertRule, change: Change, failure: Failure | None) -> AlertChanged:
+    from .alert_events import AlertChanged
 
-    if change.after and (change.after == "critical" or not change.before):
-        return AlertRaised(
-            rule=rule, level=change.after, value=change.value, threshold=change.threshold, failure=failure
-        )
-    level = change.before or "warning"
-    return AlertCleared(
-        rule=rule, level=level, value=change.value, remaining="warning" if change.after else ""
+    is_raised = bool(change.after) and (change.after == "critical" or not change.before)
+    return AlertChanged(
+        rule=rule,
+        state="raised" if is_raised else "cleared",
+        level=(change.after if is_raised else change.before) or "warning",
+        value=change.value,
+        threshold=change.threshold,
+        failure=failure if is_raised else None,
+        remaining="warning" if change.after and not is_raised else "",
     )
 
 

@@ -35,6 +35,8 @@ class CallFinished(Event):
     key: str
     failure: Failure | None = None
 
+    __of_each_call__ = True
+
 
 class CallRejected(Event):
     """An attempt of `name` was not admitted `by` a circuit, bulkhead, rate_limit or budget (a
@@ -47,3 +49,5 @@ class CallRejected(Event):
     by: Literal["circuit", "bulkhead", "rate_limit", "budget"]
     key: str
     failure: Failure
+
+    __of_each_call__ = True

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .event import Event
 
 DebugKind: TypeAlias = Literal["connection", "circuit", "polling", "escalation", "correlation"]
+"""A kind of lines that `Debug` logs."""
 
 KINDS: Final[tuple[DebugKind, ...]] = ("connection", "circuit", "polling", "escalation", "correlation")
 VARIABLE: Final = "RESILIENT_BRIDGE_DEBUG"
@@ -33,16 +34,6 @@ _ALL: Final = frozenset({"*", "1", "true", "yes", "on", "all"})
 _NONE: Final = frozenset({"", "0", "false", "no", "off", "none"})
 _GASOLINE: Final = "gasoline:"
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_EVENTS: Final[dict[DebugKind, str]] = {
-    "connection": "StateChanged Connected Disconnected ReconnectScheduled Joined Resumed Suspended Closed",
-    "circuit": "CircuitOpened CircuitHalfOpened CircuitClosed",
-    "polling": "PollFailed",
-    "escalation": "ToolPending",
-    "correlation": "CommandSent CommandAnswered",
-}
-_KIND_OF: Final[dict[str, DebugKind]] = {
-    name: kind for kind, names in _EVENTS.items() for name in names.split()
-}
 
 
 def kind_of(event: Event) -> DebugKind | None:
@@ -50,16 +41,17 @@ def kind_of(event: Event) -> DebugKind | None:
 
     A RetryScheduled or GaveUp after a timeout is an escalation.
     """
-    name = type(event).__name__
-    if name in {"RetryScheduled", "GaveUp"}:
-        failure: Any = getattr(event, "failure", None)
-        return "escalation" if failure is not None and failure.category is Category.TIMEOUT else None
-    return _KIND_OF.get(name)
+    kind = cast("DebugKind", event.__kind__)
+    failure: Any = getattr(event, "failure", None)
+    if kind == "escalation" and failure is not None and failure.category is not Category.TIMEOUT:
+        return None
+    return kind or None
 
 
 def name_in_words(event: Event) -> str:
-    """Return the name of an event as words: `tool failed` for a ToolFailed."""
-    return _HUMP.sub(" ", type(event).__name__).lower()
+    """Return what happened as words: `tool failed`; `circuit opened` for a CircuitChanged to open."""
+    words = event.__words__.get(getattr(event, event.__state__)) if event.__state__ else None
+    return words or _HUMP.sub(" ", type(event).__name__).lower()
 
 
 class Debug:
@@ -187,7 +179,7 @@ def _line(kind: DebugKind, event: Event, fields: Mapping[str, Any]) -> str:
     """Return the line: the kind, what happened in words, and the fields."""
     words = name_in_words(event)
     verb = "escalate: " if kind == "escalation" else ""
-    in_words = {"event_name", "kind", "category", "severity", "retryable"}
+    in_words = {"event_name", "kind", "category", "severity", "retryable", event.__state__}
     shown = " ".join(f"{name}={value}" for name, value in fields.items() if name not in in_words)
     failure: Any = getattr(event, "failure", None)
     why = "" if failure is None else f": {failure.message}"

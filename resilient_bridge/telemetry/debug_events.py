@@ -23,6 +23,9 @@ class CommandSent(Event):
     name: str
     correlation_id: str
 
+    __kind__ = "correlation"
+    __of_each_call__ = True
+
 
 class CommandAnswered(Event):
     """The peer reported a command complete, timed out or expired, `seconds` after it was sent or
@@ -34,6 +37,9 @@ class CommandAnswered(Event):
     status: str
     seconds: float
 
+    __kind__ = "correlation"
+    __of_each_call__ = True
+
 
 class PollFailed(Event):
     """Polling a command failed; whether it is repeated depends on the failure."""
@@ -41,3 +47,6 @@ class PollFailed(Event):
     name: str
     correlation_id: str
     failure: Failure
+
+    __kind__ = "polling"
+    __of_each_call__ = True

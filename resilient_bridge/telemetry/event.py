@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
+    from ..errors import Failure
+
 
 QUIET_WAIT: Final = 1.0
 """Seconds: up to this, the wait of a reconnect is not logged, and that of a retry is logged at
@@ -45,7 +47,11 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         """Read the fields of the class."""
-        own = {name: cls.__dict__.get(name, attrs.NOTHING) for name in cls.__annotations__}
+        own = {
+            name: cls.__dict__.get(name, attrs.NOTHING)
+            for name in cls.__annotations__
+            if not name.startswith("_")
+        }
         cls._defaults = {**cls._defaults, **own}
         cls._required = frozenset(name for name, value in cls._defaults.items() if value is attrs.NOTHING)
         made = {name: value.factory for name, value in own.items() if hasattr(value, "factory")}
@@ -88,6 +94,21 @@ class Event(Record):
     at: datetime = attrs.Factory(_now)
     bridge: str = ""
 
+    # What a class says of itself, for the log, debug mode and session logs.
+    __kind__: ClassVar[str] = ""  # of debug mode
+    __state__: ClassVar[str] = ""  # the field that has what happened, and the words of its values
+    __words__: ClassVar[Mapping[str, str]] = {}
+    __of_each_call__: ClassVar[bool] = False  # no decision: `testing.record` leaves it out
+    __by_strangers__: ClassVar[bool] = False  # as often as somebody else likes, so its lines are limited
+
+    def __level__(self) -> str:
+        """Return the level of its line in the log; "" for none."""
+        return ""
+
+    def __text__(self) -> str:
+        """Return its line in the log, not yet masked; asked only if there is one."""
+        return ""
+
     def __repr__(self) -> str:
         """Return the record as a call, with the time last."""
         names = (*list(vars(self))[2:], *(["bridge"] if self.bridge else []), "at")
@@ -116,6 +137,11 @@ def sent_by(event: Event, sender: object) -> Event:
 def sender_of(event: Event) -> object | None:
     """Return the identity of the client or link that sent an event; None for any other event."""
     return getattr(event, "_sender", None)
+
+
+def with_failure(reason: str, failure: Failure | None) -> str:
+    """Return a reason, and its failure where there is one."""
+    return reason if failure is None else f"{reason}: {failure}"
 
 
 def _shown(value: object) -> str:

@@ -8,12 +8,13 @@ Public as `rb.events`.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import attrs
 
+from ..errors import WHY_STOPPED, Severity, redact, what_happened
 from ..lazy_names import lazily
-from .event import Event
+from .event import QUIET_WAIT, Event, with_failure
 
 
 if TYPE_CHECKING:
@@ -21,45 +22,37 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..errors import Failure
-    from .alert_events import AlertCleared, AlertLevel, AlertRaised, AlertRule
+    from .alert_events import AlertChanged, AlertLevel, AlertRule
     from .call_events import CallFinished, CallOutcome, CallRejected
     from .debug_events import CommandAnswered, CommandSent, PollFailed
     from .work_events import (
         ContextCompacted,
         ContextNearlyFull,
-        Degraded,
         HookRejected,
-        PhaseCompleted,
-        PhaseSkipped,
-        PhaseStarted,
-        PhaseUndone,
-        Restored,
-        SpendApproved,
-        SpendCancelled,
-        SpendPaused,
-        SpendWarned,
-        TaskLeftBehind,
+        ModeChanged,
+        PhaseChanged,
+        SpendChanged,
         ToolFailed,
         ToolPending,
-        WorkflowAborted,
-        WorkflowCompleted,
-        WorkflowHalted,
-        WorkflowStarted,
+        WorkflowChanged,
     )
 
 __all__ = [
-    "AcknowledgementLate", "AlertCleared", "AlertLevel", "AlertRaised", "AlertRule", "BridgeState",
-    "CallFinished", "CallOutcome", "CallRejected", "CircuitClosed", "CircuitHalfOpened", "CircuitOpened",
-    "ClockJumped", "Closed", "CommandAnswered", "CommandSent", "Connected", "ContextCompacted",
-    "ContextNearlyFull", "Degraded", "DeliveryUnknown", "Disconnected", "DuplicateConflict", "Event",
-    "FeatureRefused", "FellBack", "GaveUp", "HookRejected", "Joined", "LateReply", "MessageDropped",
-    "MessageQuarantined", "MessageRejected", "MessageResent", "OutboundInDoubt", "PhaseCompleted", "PhaseSkipped",
-    "PhaseStarted", "PhaseUndone", "PollFailed", "ReconnectScheduled", "ReplayIgnored", "Restored",
-    "Resumed", "RetryRecovered", "RetryScheduled", "SpendApproved", "SpendCancelled", "SpendPaused",
-    "SpendWarned", "StateChanged", "StateSetAside", "StoreFailed", "StoreRecovered", "Suspended",
-    "TaskLeftBehind", "ThreadLeftBehind", "ToolFailed", "ToolPending", "Verdict", "WorkflowAborted",
-    "WorkflowCompleted", "WorkflowHalted", "WorkflowStarted",
+    "AcknowledgementLate", "AlertChanged", "AlertLevel", "AlertRule", "BridgeState", "CallFinished",
+    "CallLeftBehind", "CallOutcome", "CallRejected", "CircuitChanged", "ClockJumped", "Closed",
+    "CommandAnswered", "CommandSent", "Connected", "ContextCompacted", "ContextNearlyFull",
+    "Disconnected", "DuplicateConflict", "Event", "FeatureRefused", "FellBack", "GaveUp", "HookRejected",
+    "Joined", "LateReply", "MessageRejected", "MessageResent", "MessageUndelivered", "ModeChanged",
+    "OutboundInDoubt", "PhaseChanged", "PollFailed", "ReconnectScheduled", "ReplayIgnored", "Resumed",
+    "RetryRecovered", "RetryScheduled", "SpendChanged", "StateChanged", "StateSetAside", "StoreChanged",
+    "Suspended", "ToolFailed", "ToolPending", "Verdict", "WorkflowChanged",
 ]  # fmt: skip
+
+_LOST = "connection lost"
+_NOT_REACHED = frozenset({"connect_refused", "connect_failed", "dns"})
+_NOT_CONNECTED = frozenset(
+    {"timeout", "tls", "upgrade_rejected", "rejected", "auth_expired", "auth_rejected"}
+)
 
 
 class BridgeState(StrEnum):
@@ -117,11 +110,15 @@ class StateChanged(Event):
     unconfirmed: int = 0
     unread: int = 0
 
+    __kind__ = "connection"
+
 
 class Connected(Event):
     """The server accepted the connection and the credentials; joining the session follows."""
 
     session_id: str | None = None
+
+    __kind__ = "connection"
 
 
 class Disconnected(Event):
@@ -130,6 +127,8 @@ class Disconnected(Event):
     reason: str
     failure: Failure | None = None
     session_id: str | None = None
+
+    __kind__ = "connection"
 
 
 class ReconnectScheduled(Event):
@@ -141,11 +140,32 @@ class ReconnectScheduled(Event):
     failure: Failure | None = None
     session_id: str | None = None
 
+    __kind__ = "connection"
+
+    def __level__(self) -> str:
+        # of a connection that is lost also the short wait; of an attempt that failed only the long one
+        return "warning" if self.wait > QUIET_WAIT else "info" if self._began() == _LOST else ""
+
+    def __text__(self) -> str:
+        why = with_failure(self.reason, self.failure)
+        return f"{self._began()}, attempt {self.attempt} in {self.wait:.3g} s: {why}"
+
+    def _began(self) -> str:
+        """Say of an attempt that failed that it did: no connection was lost by it."""
+        reason, failure = self.reason.partition("(")[0], self.failure
+        # an attempt that took too long has an error; a server that does not answer a join has none
+        is_dial = reason == "timeout" and failure is not None and failure.cause is not None
+        if reason in _NOT_REACHED or is_dial:
+            return "not reached"
+        return "not connected" if reason in _NOT_CONNECTED else _LOST
+
 
 class Joined(Event):
     """A session was joined for the first time in this store: there was nothing to resume."""
 
     session_id: str
+
+    __kind__ = "connection"
 
 
 class Resumed(Event):
@@ -169,6 +189,8 @@ class Resumed(Event):
     proof: str = ""
     channels: Mapping[str, Verdict] = attrs.Factory(dict[str, Verdict])
 
+    __kind__ = "connection"
+
 
 class AcknowledgementLate(Event):
     """The reader did not take a message before its server's acknowledgement deadline; the server
@@ -189,6 +211,15 @@ class Suspended(Event):
     attempts: int = 0
     session_id: str | None = None
 
+    __kind__ = "connection"
+
+    def __level__(self) -> str:
+        return "warning"
+
+    def __text__(self) -> str:
+        why = with_failure(self.reason, self.failure)
+        return f"disconnected after {self.attempts} attempts, still trying: {why}"
+
 
 class GaveUp(Event):
     """`name` stopped trying for good; `failure` says why, `seconds` how long a call took until
@@ -199,6 +230,29 @@ class GaveUp(Event):
     failure: Failure
     seconds: float | None = None
     session_id: str | None = None
+
+    __kind__ = "escalation"
+
+    def __level__(self) -> str:
+        failure = self.failure
+        if failure.stopped == "not_retryable" and not failure.history:
+            return "debug"
+        return "critical" if failure.severity is Severity.FATAL else failure.severity.value
+
+    def __text__(self) -> str:
+        """Return the decision: a call's is that of its policy, a link's that of what was lost."""
+        failure, stopped = self.failure, self.failure.stopped
+        name = redact(self.name)  # by itself: the words around it must not change how it is read
+        if stopped is None or self.seconds is None:
+            return f"gave up on {name}: {failure}"
+        attempts = len(failure.history) + 1
+        why = "" if stopped == "attempts" else f", {WHY_STOPPED[stopped]}"
+        # of a failure that could have passed, the last attempt has made a lasting one
+        end = "; escalated to permanent" if stopped == "attempts" and failure.retryable else ""
+        return (
+            f"gave up on {name} after {attempts} attempt{'s' if attempts > 1 else ''} "
+            f"in {self.seconds:.1f} s{why}: {what_happened(failure)}{end}"
+        )
 
 
 class RetryScheduled(Event):
@@ -215,12 +269,32 @@ class RetryScheduled(Event):
     permission: str = ""
     attempts: int | None = None
 
+    __kind__ = "escalation"
+
+    def __level__(self) -> str:
+        # As loud as RetryRecovered, so that no log shows a recovery without its retries.
+        return "warning" if self.wait > QUIET_WAIT else "info"
+
+    def __text__(self) -> str:
+        of = "" if self.attempts is None else f" of {self.attempts}"
+        return (
+            f"retrying {redact(self.name)} in {self.wait:.3g} s (attempt {self.attempt}{of}): "
+            f"{what_happened(self.failure)}"
+        )
+
 
 class RetryRecovered(Event):
     """Call number `attempt` of `name` succeeded after earlier attempts had failed."""
 
     name: str
     attempt: int
+
+    def __level__(self) -> str:
+        return "info"
+
+    def __text__(self) -> str:
+        retries = self.attempt - 1
+        return f"{self.name} recovered after {retries} {'retry' if retries == 1 else 'retries'}"
 
 
 class FellBack(Event):
@@ -230,39 +304,69 @@ class FellBack(Event):
     rung: int
     failure: Failure
 
+    def __level__(self) -> str:
+        return "warning"
 
-class ThreadLeftBehind(Event):
-    """A sync call of `name` exceeded its `seconds`; its thread is still running and is not waited
-    for.
+    def __text__(self) -> str:
+        return f"{self.name} fell back to its way {self.rung}: {self.failure}"
+
+
+class CallLeftBehind(Event):
+    """A call of `name` is still running after its `seconds`, and is not waited for.
+
+    `runs_in` is "thread" for a sync call that took too long, "task" for an async call that does not
+    end although it was cancelled.
     """
 
     name: str
     seconds: float
+    runs_in: Literal["thread", "task"]
+
+    __words__: ClassVar = {"thread": "thread left behind", "task": "task left behind"}
+    __state__ = "runs_in"
+
+    def __level__(self) -> str:
+        return "warning"
+
+    def __text__(self) -> str:
+        what = "a thread" if self.runs_in == "thread" else "a task that was cancelled"
+        return f"{self.name}: {what} runs on after {self.seconds:.3g} s"
 
 
-class CircuitOpened(Event):
-    """The circuit `key` rejects calls for `retry_after` seconds, or until it is reset; `failure`
-    opened it.
+class CircuitChanged(Event):
+    """The circuit `key` went to `state`: that of `rb.calls.circuit(key).state`.
+
+    "open" and "isolated" (opened by hand): it rejects calls for `retry_after` seconds, or until it
+    is reset; `failure` opened it. "half_open": it admits its probes, whose results decide. "closed"
+    and "disabled" (switched off by hand): it admits every call again.
     """
 
     key: str
+    state: Literal["closed", "open", "half_open", "isolated", "disabled"]
     reason: str
     retry_after: float | None = None
     failure: Failure | None = None
 
+    __kind__ = "circuit"
+    __state__ = "state"
+    __words__: ClassVar = {
+        "open": "circuit opened",
+        "isolated": "circuit opened",
+        "half_open": "circuit half opened",
+        "closed": "circuit closed",
+        "disabled": "circuit closed",
+    }
 
-class CircuitHalfOpened(Event):
-    """The circuit `key` admits its probes; their results decide."""
+    def __level__(self) -> str:
+        return "warning" if self.state in ("open", "isolated") else "info"
 
-    key: str
-    reason: str
-
-
-class CircuitClosed(Event):
-    """The circuit `key` admits every call again."""
-
-    key: str
-    reason: str
+    def __text__(self) -> str:
+        if self.state == "half_open":
+            return f"circuit {self.key} lets a probe through: {self.reason}"
+        if self.state in ("closed", "disabled"):
+            return f"circuit {self.key} closed: {self.reason}"
+        after = "" if self.retry_after is None else f" for {self.retry_after:.3g} s"
+        return f"circuit {self.key} opened{after}: {with_failure(self.reason, self.failure)}"
 
 
 class Closed(Event):
@@ -270,27 +374,37 @@ class Closed(Event):
 
     reason: str
 
+    __kind__ = "connection"
 
-class MessageDropped(Event):
-    """A message left a full or expired queue without being delivered; `key` is its idempotency key,
-    where it has one.
+
+class MessageUndelivered(Event):
+    """A message of ours ended without a confirmation, and is not sent again; `key` is its
+    idempotency key, where it has one.
+
+    `outcome` is "dropped": it left a full or expired queue and was never delivered; "quarantined":
+    it ended its connection, with `failure`, and the others are sent; or "unknown": it was handed to
+    the transport, and whether it arrived will stay unknown.
     """
 
     type: str
     key: str | None
+    outcome: Literal["dropped", "quarantined", "unknown"]
     reason: str
+    failure: Failure | None = None
 
+    __state__ = "outcome"
+    __words__: ClassVar = {
+        "dropped": "message dropped",
+        "quarantined": "message quarantined",
+        "unknown": "delivery unknown",
+    }
 
-class DeliveryUnknown(Event):
-    """A message was handed to the transport, and its arrival will stay unknown; it is not sent
-    again.
+    def __level__(self) -> str:
+        # after a loss there may be many: OutboundInDoubt is the warning
+        return "debug" if self.outcome == "unknown" else ""
 
-    `key` is its idempotency key.
-    """
-
-    type: str
-    key: str
-    reason: str
+    def __text__(self) -> str:
+        return f"{self.type} may or may not have arrived: {self.reason}; key {self.key}"
 
 
 class OutboundInDoubt(Event):
@@ -309,14 +423,15 @@ class OutboundInDoubt(Event):
     reached_keys: tuple[str, ...] = ()
     session_id: str | None = None
 
+    def __level__(self) -> str:
+        return "warning"
 
-class MessageQuarantined(Event):
-    """A message that ended its connection was quarantined; the others are sent."""
-
-    type: str
-    key: str | None
-    reason: str
-    failure: Failure | None = None
+    def __text__(self) -> str:
+        total = self.unknown + self.reached
+        return (
+            f"{total} send{'' if total == 1 else 's'} in doubt: the outcome of {self.unknown} is unknown, "
+            f"{self.reached} left this machine and may be unread"
+        )
 
 
 class MessageResent(Event):
@@ -376,22 +491,30 @@ class DuplicateConflict(Event):
     id: str
 
 
-class StoreFailed(Event):
-    """A store could not be reached or written; reported once, until `StoreRecovered`.
+class StoreChanged(Event):
+    """A store has failed, or works again.
 
-    With `degraded` it continues in this process alone (circuits, budgets); otherwise writes are
-    refused until the store works again.
+    `state` is "failed" when it could not be reached or written, because of `failure`; reported
+    once, until it is "working". A failed store that is `degraded` continues in this process alone
+    (circuits, budgets); otherwise writes are refused until it works again.
     """
 
     store: str
-    degraded: bool
-    failure: Failure
+    state: Literal["failed", "working"]
+    degraded: bool = False
+    failure: Failure | None = None
 
+    __state__ = "state"
+    __words__: ClassVar = {"failed": "store failed", "working": "store recovered"}
 
-class StoreRecovered(Event):
-    """A store that had failed works again."""
+    def __level__(self) -> str:
+        return "warning" if self.state == "failed" else "info"
 
-    store: str
+    def __text__(self) -> str:
+        if self.state == "working":
+            return f"{self.store} works again"
+        how = "goes on in this process alone" if self.degraded else "keeps nothing"
+        return f"{self.store} failed, {how}: {self.failure}"
 
 
 class StateSetAside(Event):
@@ -407,11 +530,18 @@ class StateSetAside(Event):
     lost: str
     failure: Failure
 
+    def __level__(self) -> str:
+        return "warning"
+
+    def __text__(self) -> str:
+        where = f", kept as {self.set_aside}" if self.set_aside else ""
+        return f"state unusable{where}: {self.failure}; used instead: {self.source}; lost: {self.lost}"
+
 
 # These are imported on first use. A program that only retries or sends creates none of the events
 # of `work_events`; the others are created only while a listener is registered.
 _RARE = {
-    ".alert_events": "AlertCleared AlertLevel AlertRaised AlertRule",
+    ".alert_events": "AlertChanged AlertLevel AlertRule",
     ".call_events": "CallFinished CallOutcome CallRejected",
     ".debug_events": "CommandAnswered CommandSent PollFailed",
 }

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _COROUTINE_FUNCTION: Final = 0x80
 
 
-class _Listening:
+class Listening:
     """A registered listener: active inside the `with` block."""
 
     __slots__ = ("_complained", "_listener")
@@ -63,13 +63,13 @@ class _Hub:
         self._lock = new_lock()
         self.failures = 0
         # replaced, never changed: emit reads it without the lock
-        self.listening: tuple[_Listening, ...] = ()
+        self.listening: tuple[Listening, ...] = ()
 
-    def add(self, one: _Listening) -> None:
+    def add(self, one: Listening) -> None:
         with self._lock:
             self.listening = (*self.listening, one)
 
-    def remove(self, one: _Listening) -> None:
+    def remove(self, one: Listening) -> None:
         with self._lock:
             remaining = list(self.listening)
             # only one entry: the same `with` object may have been entered twice
@@ -82,7 +82,7 @@ HUB: Final = _Hub()
 
 
 @taught
-def listen(listener: Callable[[Event], object], /) -> _Listening:
+def listen(listener: Callable[[Event], object], /) -> Listening:
     """Call `listener` with every event of this process, inside `with listen(fn):`.
 
         def show(event: rb.events.Event) -> None:
@@ -105,7 +105,7 @@ def listen(listener: Callable[[Event], object], /) -> _Listening:
     code = getattr(getattr(listener, "__func__", listener), "__code__", None)
     if code is not None and code.co_flags & _COROUTINE_FUNCTION:
         raise config_error(path, "a plain function, not an async one", listener)
-    return _Listening(listener)
+    return Listening(listener)
 
 
 def has_listeners() -> bool:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
 
 from ..errors import Severity
+from . import events
 from . import instruments as known
 from .error_metric import ErrorMetric, error_metric
 from .event import sender_of
@@ -30,11 +31,7 @@ _TOOLS_OWN: Final = frozenset(
     {"TOOL_NOT_FOUND", "TOOL_ARGUMENTS_INVALID"}
 )  # no call was made, so no other event reports it
 
-_UNDELIVERED: Final = {
-    "MessageDropped": "dropped",
-    "MessageQuarantined": "quarantined",
-    "DeliveryUnknown": "unknown",
-}
+_TRANSITIONS: Final = {"isolated": "open", "disabled": "closed"}  # by hand; else the state itself
 
 
 class Measurement(NamedTuple):
@@ -72,7 +69,7 @@ class Measures:
     def of(self, event: Event) -> list[Measurement]:
         """Return the measurements of an event; empty for most events."""
         found: list[Measurement] = []
-        read = self._readers.get(type(event).__name__)
+        read = self._readers.get(type(event))
         if read is not None:
             read(self, event, found)
         return found
@@ -102,9 +99,7 @@ class Measures:
             self._count(event.failure, event, found)
 
     def _circuit(self, event: Any, found: list[Measurement]) -> None:
-        state = {"CircuitOpened": "open", "CircuitHalfOpened": "half_open"}.get(
-            type(event).__name__, "closed"
-        )
+        state = _TRANSITIONS.get(event.state, event.state)
         found.append(Measurement(known.TRANSITIONS, 1, (event.key, state)))
 
     # ---- links ------------------------------------------------------------------------------------------------------
@@ -169,16 +164,16 @@ class Measures:
     # ---- the rest ---------------------------------------------------------------------------------------------------
 
     def _undelivered(self, event: Any, found: list[Measurement]) -> None:
-        outcome = _UNDELIVERED[type(event).__name__]
-        found.append(Measurement(known.UNDELIVERED, 1, (event.bridge, outcome)))
+        found.append(Measurement(known.UNDELIVERED, 1, (event.bridge, event.outcome)))
         self._failed(event, found)
 
     def _hook_rejected(self, event: Any, found: list[Measurement]) -> None:
         found.append(Measurement(known.HOOKS, 1, ()))
         self._count(event.failure, event, found)
 
-    def _alert_raised(self, event: Any, found: list[Measurement]) -> None:
-        found.append(Measurement(known.ALERTS, 1, (event.rule, event.level)))
+    def _alert(self, event: Any, found: list[Measurement]) -> None:
+        if event.state == "raised":
+            found.append(Measurement(known.ALERTS, 1, (event.rule, event.level)))
 
     def _failed(self, event: Any, found: list[Measurement]) -> None:
         failure = getattr(event, "failure", None)
@@ -192,24 +187,22 @@ class Measures:
             labels = (error.category, error.code, error.severity, cast("str", error.source))
             found.append(Measurement(known.ERRORS, 1, labels, error))
 
-    _readers: ClassVar[dict[str, Callable[[Measures, Any, list[Measurement]], None]]] = {
-        "AlertRaised": _alert_raised,
-        "CallFinished": _call_finished,
-        "CallRejected": _call_rejected,
-        "CircuitClosed": _circuit,
-        "CircuitHalfOpened": _circuit,
-        "CircuitOpened": _circuit,
-        "Connected": _connected,
-        "Disconnected": _disconnected,
-        "GaveUp": _gave_up,
-        "HookRejected": _hook_rejected,
-        "Joined": _joined,
-        "MessageRejected": _failed,
-        "ReconnectScheduled": _reconnect_scheduled,
-        "Resumed": _resumed,
-        "RetryScheduled": _retry_scheduled,
-        "StateSetAside": _failed,
-        "StoreFailed": _failed,
-        "ToolFailed": _tool_failed,
-        **dict.fromkeys(_UNDELIVERED, _undelivered),
+    _readers: ClassVar[dict[type[Event], Callable[[Measures, Any, list[Measurement]], None]]] = {
+        events.AlertChanged: _alert,
+        events.CallFinished: _call_finished,
+        events.CallRejected: _call_rejected,
+        events.CircuitChanged: _circuit,
+        events.Connected: _connected,
+        events.Disconnected: _disconnected,
+        events.GaveUp: _gave_up,
+        events.HookRejected: _hook_rejected,
+        events.Joined: _joined,
+        events.MessageRejected: _failed,
+        events.MessageUndelivered: _undelivered,
+        events.ReconnectScheduled: _reconnect_scheduled,
+        events.Resumed: _resumed,
+        events.RetryScheduled: _retry_scheduled,
+        events.StateSetAside: _failed,
+        events.StoreChanged: _failed,
+        events.ToolFailed: _tool_failed,
     }

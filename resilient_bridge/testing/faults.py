@@ -27,6 +27,7 @@ LinkFault = Literal["abort", "fin", "blackhole", "vanish", "garbage"]
 NetworkFault = Literal["delay", "throttle", "refuse", "syn_blackhole", "accept_close"]
 ServerFault = Literal["restart", "lose_sessions", "expire_sessions", "truncate_replay", "step_clock"]
 Kind = LinkFault | NetworkFault | ServerFault
+"""What a fault does."""
 
 GARBAGE: Final = b"\xff\xfe\x00 garbage \xff"
 """The injected bytes: no WebSocket frame begins with 0xff, and no text contains it."""

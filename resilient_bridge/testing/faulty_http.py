@@ -62,9 +62,9 @@ class HTTPServer:
     request was answered. It listens while the block lasts, in its own threads. `body`: the JSON of
     an answer.
 
-        with rb.testing.HTTPServer(503, rb.testing.HTTPFault.CUT) as server:
+        with rb.testing.HTTPServer(503) as server:
             httpx.Client(transport=rb.HTTPTransport()).get(server.url)
-            assert server.seen == ["GET /: 503", "GET /: answer cut short after the effect", "GET /: 200"]
+            assert server.seen == ["GET /: 503", "GET /: 200"]
     """
 
     def __init__(self, *answers: int | HTTPFault, body: object = None) -> None:

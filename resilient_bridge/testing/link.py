@@ -24,6 +24,7 @@ from .timeline import Timeline, stream
 
 
 Way = Literal["up", "down"]
+"""A direction of a link: "up" is towards the server."""
 
 RETRANSMIT: Final = 924.6
 """Seconds until unacknowledged bytes end a connection (ETIMEDOUT), as on Linux."""

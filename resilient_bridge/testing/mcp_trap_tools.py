@@ -16,6 +16,7 @@ from .mcp_trap_plan import Plan, TrapStrike
 
 
 Message = dict[str, Any]
+"""A message of JSON-RPC."""
 
 MODERN: Final = "2026-07-28"
 LEGACY: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")

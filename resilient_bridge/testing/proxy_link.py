@@ -17,7 +17,9 @@ import attrs
 
 
 Way = Literal["up", "down"]
+"""A direction: "up" is towards the target."""
 Directions = Literal["up", "down", "both"]
+"""One direction, or each for itself."""
 _Ending = Literal["abort", "fin", "done"]
 
 _CHUNK: Final = 65_536

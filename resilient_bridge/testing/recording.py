@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Final
 
 from ..errors.teaching import taught
 from ..telemetry import events, listen
-
-
-_OF_EACH_CALL: Final = frozenset(
-    {"CallFinished", "CallRejected", "CommandSent", "CommandAnswered", "PollFailed"}
-)
 
 
 class _Recording(AbstractContextManager[list[events.Event]]):
@@ -21,7 +15,7 @@ class _Recording(AbstractContextManager[list[events.Event]]):
         self._listening = listen(self._collected.append if calls else self._decided)
 
     def _decided(self, event: events.Event) -> None:
-        if type(event).__name__ not in _OF_EACH_CALL:
+        if not event.__of_each_call__:
             self._collected.append(event)
 
     def __enter__(self) -> list[events.Event]:

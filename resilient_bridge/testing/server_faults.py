@@ -22,6 +22,7 @@ ReplayMode = Literal[
     "pushed_only",  # request_replay is ignored, but a re-attached session gets its buffer pushed
     "unknown_type",  # request_replay is answered with error UNKNOWN_TYPE
 ]
+"""How the bridge answers a request for missed messages."""
 StampMode = Literal[
     "normal",
     "year_9999",
@@ -31,6 +32,7 @@ StampMode = Literal[
     "plus_14",  # the right instant, written with the offset +14:00
     "year_1_plus_14",  # has no UTC form: one day before the calendar begins
 ]
+"""What timestamps the bridge writes."""
 
 
 @attrs.frozen(kw_only=True)

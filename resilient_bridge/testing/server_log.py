@@ -15,6 +15,7 @@ from .server_wire import Stamps, new_id, parse_instant
 
 
 Position = Literal["number", "id", "time"]
+"""What the server's events are counted by."""
 
 _TO_THE_MILLISECOND: Final = Behaviour()
 

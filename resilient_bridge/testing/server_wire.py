@@ -18,6 +18,7 @@ from .server_faults import Behaviour
 
 
 Message = dict[str, Any]
+"""A message as the bridge sends it."""
 Violation = dict[str, Any]
 
 ENCODE: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

@@ -44,7 +44,11 @@ if TYPE_CHECKING:
 
 
 Jitter: TypeAlias = Literal["none", "full", "equal"]
+"""How a wait is shortened at random: not, to between 0 and all of it, or to between half and all of
+it.
+"""
 Shape: TypeAlias = Literal["constant", "linear", "exponential", "decorrelated", "steps"]
+"""How waits grow."""
 
 SHAPES: Final = ("constant", "linear", "exponential", "decorrelated", "steps")
 _PREFIXES: Final = ("", "Backoff.", "rb.Backoff.", "resilient_bridge.Backoff.")

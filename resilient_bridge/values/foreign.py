@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .fields import Seconds
 
 
-Wait: TypeAlias = "Backoff | Callable[[Any], Seconds]"
+WaitSchedule: TypeAlias = "Backoff | Callable[[Any], Seconds]"
 """A schedule: a Backoff, tenacity's `wait=`, or a function of the Attempt that returns seconds or a timedelta."""
 
 

@@ -13,7 +13,7 @@ import attrs
 
 from ..errors.source_text import shown
 from .fields import Value, count, fits, optional, path_of, refuse
-from .foreign import Wait, check_wait
+from .foreign import WaitSchedule, check_wait
 from .forms import takes
 from .what import WANTED, is_what, plain, rank, refuse_what
 
@@ -45,7 +45,7 @@ class Rule(Value):
     """
 
     attempts: int | None = attrs.field(default=None, validator=optional(count))
-    backoff: Wait | None = attrs.field(default=None, validator=optional(check_wait))
+    backoff: WaitSchedule | None = attrs.field(default=None, validator=optional(check_wait))
     before: Callable[[], Awaitable[None] | None] | None = attrs.field(
         default=None, validator=optional(_check_before)
     )

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 What: TypeAlias = (
     "type[BaseException] | Named | int | str | re.Pattern[str] | Category | Kind | Callable[[Failure], bool]"
 )
-Whats: TypeAlias = "What | Collection[What]"
+"""What failed: an exception class, `named(…)`, an HTTP status, one of our codes, a pattern of the
+message, a Category, a Kind, or a function of the Failure.
+"""
 
 WANTED: Final = (
     "an exception class, named(package, class name), an int, one of our codes, a compiled pattern, "
@@ -54,7 +56,7 @@ _NUMBERS: Final = ("http_status", "close_code", "rpc_code")  # for a failure wit
 _NUMBER, _CLASS, _MESSAGE, _OUR_CODE, _PREDICATE, _BASE_CLASS, _CATEGORY, _KIND, _ANYTHING = range(9)
 
 
-def as_whats(value: Whats) -> tuple[What, ...]:
+def as_whats(value: What | Collection[What]) -> tuple[What, ...]:
     """Return one What, or a collection of them, as a tuple; other values unchanged."""
     received: Any = cast("Any", value)
     # a set has no order of its own: equal sets make equal policies

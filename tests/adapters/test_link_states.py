@@ -201,7 +201,11 @@ async def test_l13_a_link_that_is_ready_again_closes_the_circuit_of_its_calls():
             await world.lose(link)
             await link.wait_ready(5)
             assert rb.calls.circuit(link).state == "isolated"
-    closed = [event.reason for event in seen if isinstance(event, rb.events.CircuitClosed)]
+    closed = [
+        event.reason
+        for event in seen
+        if isinstance(event, rb.events.CircuitChanged) and event.state == "closed"
+    ]
     assert closed == ["link_ready"]
 
 

@@ -14,6 +14,7 @@ import resilient_bridge as rb
 from resilient_bridge.agent import SpendBudget, SpendState
 from resilient_bridge.errors import ConfigError, SpendLimitError
 from tests.calls.forms import settle
+from tests.internals.telemetry import name_in_words
 
 
 async def spending(budget, cost, estimate=0, timeout=None):
@@ -24,7 +25,7 @@ async def spending(budget, cost, estimate=0, timeout=None):
 
 
 def names(recorded):
-    return [type(event).__name__ for event in recorded]
+    return [name_in_words(event) for event in recorded]
 
 
 @pytest.mark.requirement("V11")
@@ -34,7 +35,7 @@ async def test_soft_warns_and_goes_on():
     with rb.testing.record() as reported:
         for _ in range(12):
             await spending(budget, 1)
-    assert names(reported) == ["SpendWarned"]
+    assert names(reported) == ["spend warned"]
     assert (reported[0].budget, reported[0].spent, reported[0].limit) == ("chat", 8, 10)
     status = budget.status()
     assert (status.state, status.spent, status.remaining, status.share) == (SpendState.WARNING, 12, -2, 1.2)
@@ -53,7 +54,7 @@ async def test_hard_pauses_until_approved():
         assert budget.status().state is SpendState.PAUSED
         budget.approve(5)
         assert await waiting == 1
-    assert names(reported) == ["SpendWarned", "SpendPaused", "SpendApproved"]
+    assert names(reported) == ["spend warned", "spend paused", "spend approved"]
     assert (budget.status().spent, budget.status().limit) == (11, 15)
 
 
@@ -68,7 +69,7 @@ async def test_hard_pauses_until_cancelled():
         budget.cancel()
         budget.cancel()
         results = await asyncio.gather(*waiting, return_exceptions=True)
-    assert names(reported) == ["SpendCancelled"]
+    assert names(reported) == ["spend cancelled"]
     assert [type(result) for result in results] == [SpendLimitError] * 3
     with pytest.raises(SpendLimitError, match=r"cancelled: 10 of 10\.00 spent"):
         await spending(budget, 1)
@@ -262,7 +263,7 @@ async def test_a_listener_may_approve_at_once():
     budget = SpendBudget(1)
 
     def answer(event):
-        if isinstance(event, rb.events.SpendPaused):
+        if isinstance(event, rb.events.SpendChanged) and event.state == "paused":
             budget.approve(1)
 
     with rb.listen(answer):

@@ -15,11 +15,12 @@ import resilient_bridge as rb
 from resilient_bridge.agent import SpendBudget, SpendState
 from resilient_bridge.errors import StoreError, error_for
 from tests.internals.stores import read_document, write_document
+from tests.internals.telemetry import name_in_words
 from tests.stores.states import backup_of
 
 
 def names(recorded):
-    return [type(event).__name__ for event in recorded]
+    return [name_in_words(event) for event in recorded]
 
 
 def used(path, act, limit=10):
@@ -187,8 +188,8 @@ async def test_a_hard_budget_that_has_lost_its_files_is_paused(path):
     """Nobody can say that there is room: all of the limit counts as spent, and a person is asked, after every restart again."""
     lose(path)
     first = SpendBudget(10, path=path, name="chat")
-    for heard in (["StateSetAside", "SpendWarned", "SpendPaused"], ["SpendPaused"]):
-        budget = after_a_crash(path, name="chat") if heard == ["SpendPaused"] else first
+    for heard in (["state set aside", "spend warned", "spend paused"], ["spend paused"]):
+        budget = after_a_crash(path, name="chat") if heard == ["spend paused"] else first
         with rb.testing.record() as recorded:
             status = budget.status()
         assert names(recorded) == heard
@@ -238,7 +239,7 @@ def test_a_soft_budget_that_has_lost_its_files_warns_and_goes_on(path):
     budget = SpendBudget(10, mode="soft", path=path)
     with rb.testing.record() as recorded, budget.call(1, timeout=0) as call:
         call.spend(1)
-    assert names(recorded) == ["StateSetAside", "SpendWarned"]
+    assert names(recorded) == ["state set aside", "spend warned"]
     status = budget.status()
     assert (status.state, status.spent, status.is_known) == (SpendState.WARNING, 11, False)
 

@@ -13,6 +13,7 @@ import resilient_bridge as rb
 from resilient_bridge.agent import SpendBudget, SpendState
 from resilient_bridge.errors import StoreError, error_for
 from tests.calls.forms import settle
+from tests.internals.telemetry import name_in_words
 from tests.stores.states import damage
 
 
@@ -71,7 +72,7 @@ async def test_a_pause_outlives_the_process_and_is_reported_again(path):
     SpendBudget(10, path=path).spend(10)
     with rb.testing.record() as reported, pytest.raises(rb.errors.SpendLimitError):
         await spending(SpendBudget(10, path=path), 1)
-    assert [type(event).__name__ for event in reported] == ["SpendPaused"]
+    assert [name_in_words(event) for event in reported] == ["spend paused"]
 
 
 @pytest.mark.requirement("V11")
@@ -121,7 +122,7 @@ async def test_a_cost_that_cannot_be_saved_is_reported_once_and_not_lost(path):
         assert budget.status().spent == 2
         disk.is_broken = False
         await spending(budget, 1)
-    assert [type(event).__name__ for event in reported] == ["StoreFailed", "StoreRecovered"]
+    assert [name_in_words(event) for event in reported] == ["store failed", "store recovered"]
     assert (reported[0].store, reported[0].degraded) == ("SpendBudget spend", False)
     assert after_a_crash(path).status().spent == 3
 
@@ -194,7 +195,7 @@ async def test_damage_is_reported_and_the_backup_counts(path):
     again, heard = SpendBudget(10, path=path), []
     with rb.listen(lambda event: heard.append((type(event).__name__, again.status().spent))):
         assert again.status().spent == 7
-    assert heard == [("StateSetAside", 7)]
+    assert heard == [("state set aside", 7)]
 
 
 def test_numbers_that_were_not_saved_are_damage(path):
@@ -207,7 +208,7 @@ def test_numbers_that_were_not_saved_are_damage(path):
     forged.save({**found, "spent": "-1000"})
     with rb.testing.record() as reported:
         assert SpendBudget(10, path=path).status().spent == 9
-    assert [type(event).__name__ for event in reported] == ["StateSetAside"]
+    assert [name_in_words(event) for event in reported] == ["state set aside"]
 
 
 def test_a_budget_reads_its_file_when_it_is_used(path):

@@ -15,6 +15,7 @@ import resilient_bridge as rb
 from resilient_bridge.agent import Toolbox
 from tests.calls.forms import at_once, settle
 from tests.internals.agent import bounded
+from tests.internals.telemetry import name_in_words
 
 
 def once(**options):
@@ -100,8 +101,8 @@ async def test_a_tool_that_ignores_cancellation_is_abandoned_and_reported():
         clock.advance(bounded.GRACE)
         outcome = await call
     assert (outcome.failure.code, len(ignored)) == ("TOOL_TIMEOUT", 1)
-    remaining = [event for event in reported if isinstance(event, rb.events.TaskLeftBehind)]
-    assert [(event.name, event.seconds) for event in remaining] == [("stubborn", 5)]
+    remaining = [event for event in reported if isinstance(event, rb.events.CallLeftBehind)]
+    assert [(event.name, event.seconds, event.runs_in) for event in remaining] == [("stubborn", 5, "task")]
     assert len(bounded._abandoned) == 1
     release.set()
     await settle()
@@ -140,8 +141,8 @@ async def test_a_sync_tool_never_runs_on_the_loop():
     assert ticks > 3
     assert threads[0].daemon
     assert threads[0] is not threading.main_thread()
-    remaining = [event for event in reported if isinstance(event, rb.events.ThreadLeftBehind)]
-    assert [(event.name, event.seconds) for event in remaining] == [("block", 0.1)]
+    remaining = [event for event in reported if isinstance(event, rb.events.CallLeftBehind)]
+    assert [(event.name, event.seconds, event.runs_in) for event in remaining] == [("block", 0.1, "thread")]
 
 
 async def test_cancelling_a_call_cancels_its_tool():
@@ -180,7 +181,7 @@ async def test_cancelling_the_call_of_a_sync_tool_leaves_its_thread_behind():
         with pytest.raises(asyncio.CancelledError):
             await call
     released.set()
-    assert [type(event) for event in reported] == [rb.events.ThreadLeftBehind]
+    assert [name_in_words(event) for event in reported] == ["thread left behind"]
 
 
 async def test_a_caller_without_patience_leaves_the_tool_at_once():
@@ -204,7 +205,7 @@ async def test_a_caller_without_patience_leaves_the_tool_at_once():
             await call
     release.set()
     await settle()
-    assert [type(event) for event in reported] == [rb.events.TaskLeftBehind]
+    assert [name_in_words(event) for event in reported] == ["task left behind"]
 
 
 async def test_a_deadline_around_bounds_a_tool_that_ignores_it():
@@ -239,7 +240,7 @@ async def test_a_deadline_around_bounds_a_sync_tool_called_by_name():
         outcome = await toolbox.call("block", "")
     released.set()
     assert outcome.failure.code == "SYS_DEADLINE_EXCEEDED"
-    assert rb.events.ThreadLeftBehind in map(type, reported)
+    assert "thread left behind" in map(name_in_words, reported)
 
 
 @pytest.mark.real
@@ -439,7 +440,7 @@ async def test_a05_a_sync_tool_is_abandoned_in_its_thread():
         outcome = await toolbox.call("block", {}, timeout=0.05)
     released.set()
     assert outcome.failure.code == "TOOL_TIMEOUT"
-    assert "ThreadLeftBehind" in [type(event).__name__ for event in seen]
+    assert "thread left behind" in map(name_in_words, seen)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), "5", True])

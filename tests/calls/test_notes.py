@@ -38,7 +38,9 @@ def test_the_call_may_have_run(form):
     """The note says that one call was made, and which option allows another."""
     with form.world():
         notes, failure = noted(form, rb.Policy(at_once()), always=ConnectionResetError, idempotent=False)
-    assert notes == ["not repeated: it may have run; @policy(idempotent=True) allows it"]
+    assert notes == [
+        "not repeated: it may have run; find out before you call it again. If twice does no harm: @policy(idempotent=True)"
+    ]
     assert failure.stopped == "not_idempotent"
 
 

@@ -240,13 +240,18 @@ def test_transitions_are_events():
     at = parts[0].at
     assert at.tzinfo is not None
     assert [type(event)(**{**vars(event), "at": at}) for event in parts] == [
-        events.CircuitOpened(
-            at=at, key="github", reason="consecutive_failures_1", retry_after=2.0, failure=failure
+        events.CircuitChanged(
+            at=at,
+            key="github",
+            state="open",
+            reason="consecutive_failures_1",
+            retry_after=2.0,
+            failure=failure,
         ),
-        events.CircuitHalfOpened(at=at, key="github", reason="reset_timeout_elapsed"),
-        events.CircuitClosed(at=at, key="github", reason="request_success"),
-        events.CircuitOpened(at=at, key="github", reason="isolated", retry_after=None),
-        events.CircuitClosed(at=at, key="github", reason="manual_reset"),
+        events.CircuitChanged(at=at, key="github", state="half_open", reason="reset_timeout_elapsed"),
+        events.CircuitChanged(at=at, key="github", state="closed", reason="request_success"),
+        events.CircuitChanged(at=at, key="github", state="isolated", reason="isolated"),
+        events.CircuitChanged(at=at, key="github", state="closed", reason="manual_reset"),
     ]
 
 

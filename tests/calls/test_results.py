@@ -218,7 +218,7 @@ async def test_k01_a_returned_failure_of_a_tool_is_repeated_and_counted(answer, 
     finished = next(event for event in heard if type(event).__name__ == "CallFinished")
     assert (finished.outcome, finished.attempts) == ("failed", 3)
     assert "GaveUp" in names
-    assert "CircuitOpened" in names
+    assert "CircuitChanged" in names
     assert ("ToolFailed" in names) == by_name
 
 

@@ -193,7 +193,7 @@ def test_what_is_handed_on_holds_the_error_while_it_is_of_use(form):
 # ---- the last one ---------------------------------------------------------------------------------------------
 
 
-NOT_ALLOWED = "not repeated: it may have run; @policy(idempotent=True) allows it"
+NOT_ALLOWED = "not repeated: it may have run; find out before you call it again. If twice does no harm: @policy(idempotent=True)"
 
 
 @everywhere

@@ -99,16 +99,6 @@ def test_every_fault_is_survived_and_shown_with_any_seed():
 
 
 @pytest.mark.real
-def test_without_json_the_table_and_the_score_are_on_stdout(capsys):
-    """A person reads the table and, at the end, the score; stderr stays empty, and there is no colour in a file."""
-    assert main(["demo", "--faults", "fin", "--duration", "1"]) == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    assert "\x1b" not in captured.out
-    assert captured.out.splitlines()[-1].startswith("kept: ")
-
-
-@pytest.mark.real
 def test_a_broken_promise_ends_with_one(capsys, monkeypatch):
     """A ledger that finds a message lost makes the demo fail and say so: here the consumer loses one on purpose."""
     delivered = ledger.Ledger.delivered

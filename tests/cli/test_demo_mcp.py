@@ -78,7 +78,7 @@ def test_what_the_ledger_does_not_bear_out_is_a_broken_promise(tmp_path):
     ]  # fmt: skip
     found = totals(calls, trap)
     assert found["broken"] == [
-        "ran twice: twice",
+        "ran twice without permission: twice",
         "said not executed, but ran: unsaid",
         "said answered, but never ran: never",
     ]

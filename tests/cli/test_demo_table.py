@@ -8,8 +8,8 @@ import pytest
 
 from tests.internals.cli import (
     FAULTS,
-    KEPT,
     KILLS,
+    SUCCESS,
     Call,
     Outage,
     Screen,
@@ -129,10 +129,10 @@ def test_a_narrow_terminal_has_the_reason_on_a_line_of_its_own(facts):
 def test_the_score_of_messages_names_the_cause_of_each_gap():
     """Four lines; what is missing is told by the fault that caused it, and that it was reported."""
     assert score_of_messages(MESSAGES) == [
-        "sent      381: 380 confirmed, 1 outcome unknown, 0 not delivered, 0 refused; 2 sent again, applied once",
+        "sent      381: 380 confirmed, 1 outcome unknown; 2 sent again, and applied once",
         (
-            "received  231 of 381, 150 missing, each in a gap that was reported: 15 session expired, 17 replay buffer broken, "
-            "118 replay log too short"
+            "received  231 of 381, 150 missing, each in a gap that the client reported: session expired 15, replay buffer broken 17, "
+            "replay log too short 118"
         ),
         "errors    0 lost without a report, 0 duplicates, 0 out of order, 0 unexpected",
         "kept: nothing was lost, repeated or reordered without a report",
@@ -148,8 +148,8 @@ def test_the_score_of_messages_names_what_was_lost():
         MESSAGES | {"missing": 152, "received": 229, "covered": 151, "lost": 1, "broken": ["lost: 7"]}
     )
     assert lines[1].endswith(
-        "152 missing, 151 of them in a gap that was reported: 15 session expired, 17 replay buffer broken, "
-        "118 replay log too short, 1 at other times"
+        "152 missing, 151 of them in a gap that the client reported: session expired 15, replay buffer broken 17, "
+        "replay log too short 118, at other times 1"
     )
     assert lines[-2:] == ["BROKEN", "  lost: 7"]
 
@@ -157,13 +157,10 @@ def test_the_score_of_messages_names_what_was_lost():
 def test_the_score_of_calls_compares_with_the_ledger():
     """Four lines: what the client was told, the server, what its ledger says, the verdict."""
     assert score_of_calls(TOOL_CALLS) == [
-        (
-            "calls     8: 5 answered, 4 of them by a server that was started again; 2 may have run (reported, not repeated), "
-            "1 not executed"
-        ),
+        "calls     8: 5 answered (4 after a restart), 2 may have run (reported, not repeated), 1 not executed",
         "server    started 7 times; the client's session went on",
-        "ledger    ran twice 0, said not executed but ran 0, answered but never ran 0; of the 2 that may have run 1 did",
-        "kept: no call ran twice, and none was reported as what it was not",
+        "ledger    ran twice without permission 0, said not executed but ran 0, answered but never ran 0; of the 2 that may have run 1 did",
+        "kept: no call ran twice without permission, and none was reported as what it was not",
     ]
     assert score_of_calls(TOOL_CALLS | {"broken": ["ran twice: order-3"]})[-2:] == [
         "BROKEN",
@@ -172,17 +169,17 @@ def test_the_score_of_calls_compares_with_the_ledger():
 
 
 def test_the_live_line_says_the_phase_the_wait_and_what_is_queued():
-    """While a fault lasts; else the phase alone."""
+    """While a fault lasts; else the phase and how much was received."""
     watch = Watch()
     watch.state = "READY"
-    assert watch.live() == "READY"
+    assert watch.live("received 3 of 4") == "READY, received 3 of 4"
     watch.begin("cut", 0)
     watch.counted(12)
     watch.counted(7)
     watch.state, watch.attempt_at = "BACKOFF", watch.began + 3600.05
-    assert watch.live() == "BACKOFF, next attempt in 3600.0 s, 7 queued"
+    assert watch.live("") == "BACKOFF, next attempt in 3600.0 s, 7 queued: connection cut, 0.8 s"
     watch.state = "JOINING"
-    assert watch.live() == "JOINING, 7 queued"
+    assert watch.live("") == "JOINING, 7 queued: connection cut, 0.8 s"
 
 
 def test_a_row_counts_from_its_fault_on():
@@ -231,4 +228,4 @@ def test_a_reader_that_has_gone_stops_the_demo_and_breaks_no_fault():
     screen.row(Outage.FORM, OUTAGES[0].cells)
     assert screen.stopped.is_set()
     with pytest.raises(BrokenPipeError):
-        screen.show(KEPT)
+        screen.show(SUCCESS)

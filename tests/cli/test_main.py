@@ -29,7 +29,17 @@ def test_each_command_has_help_that_names_its_options(capsys):
     assert _exit("--help") == 0
     assert {"demo", "pipe", "doctor", "serve", "backoff", "classify"} <= set(capsys.readouterr().out.split())
     wanted = {
-        "demo": ["--seed", "--duration", "--rate", "--faults", "--crash", "--json", "broken-buffer"],
+        "demo": [
+            "--seed",
+            "--duration",
+            "--quick",
+            "--rate",
+            "--faults",
+            "--crash",
+            "--mcp",
+            "--json",
+            "broken-buffer",
+        ],
         "pipe": [
             "URL",
             "--token-env",
@@ -130,6 +140,7 @@ def test_the_help_of_mcp_begins_with_examples(width, monkeypatch, capsys):
         ["demo", "--faults", "flood"],
         ["demo", "--rate", "0"],
         ["demo", "--crash", "0"],
+        ["demo", "--crash", "--mcp"],
         ["pipe"],
         ["pipe", "ws://x", "--preset", "y"],
         ["doctor"],

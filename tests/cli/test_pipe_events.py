@@ -28,7 +28,7 @@ def test_rare_events_are_lines_that_can_be_read():
     for event, line in [
         (events.ClockJumped(seconds=12.5), "event: clock jumped seconds=12.5"),
         (
-            events.MessageDropped(type="a", key=None, reason="full"),
+            events.MessageUndelivered(type="a", key=None, outcome="dropped", reason="full"),
             "event: message dropped type=a reason=full",
         ),
         (events.MessageRejected(failure=failure), "event: message rejected: nobody\\nlistens (TRANSPORT)"),

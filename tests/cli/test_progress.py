@@ -53,7 +53,7 @@ def _tell(kind, **reported):
 
 
 def _started(phase, number, total=5):
-    _tell(events.PhaseStarted, phase=phase, number=number, total=total, run=1)
+    _tell(events.PhaseChanged, phase=phase, status="started", number=number, total=total, run=1)
 
 
 def _seen(*steps, seconds=2.4, columns=80):
@@ -76,19 +76,23 @@ def _seen(*steps, seconds=2.4, columns=80):
     [
         ([], "[------------------------] 0/0  2 s"),
         (
-            [lambda: _tell(events.WorkflowStarted, completed=2, total=4)],
+            [lambda: _tell(events.WorkflowChanged, status="running", completed=2, total=4)],
             "[############------------] 2/4  2 s",
         ),
         ([lambda: _started("build", 1)], "[------------------------] 0/5 build 2 s"),
         ([lambda: _started("ship", 4)], "[##############----------] 3/5 ship 2 s"),
         (
-            [lambda: _tell(events.PhaseCompleted, phase="ship", number=5, total=5, seconds=1.0)],
+            [
+                lambda: _tell(
+                    events.PhaseChanged, phase="ship", status="completed", number=5, total=5, seconds=1.0
+                )
+            ],
             "[########################] 5/5  2 s",
         ),
         (
             [
                 lambda: _tell(
-                    events.PhaseSkipped, phase="a", number=1, total=5, reason="optional", failure=None
+                    events.PhaseChanged, phase="a", status="skipped", number=1, total=5, reason="optional"
                 )
             ],
             "[####--------------------] 1/5  2 s",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .lives import Life
 
 REPEATED: Final = 64  # messages that a crash may repeat; with the promise "machine", one more: it is in hand while these are written
-NEVER: Final = frozenset({"StateSetAside", "StoreFailed", "GaveUp", "MessageDropped", "MessageQuarantined", "DuplicateConflict"})  # fmt: skip
+NEVER: Final = frozenset({"StateSetAside", "StoreChanged.failed", "GaveUp", "MessageUndelivered.dropped", "MessageUndelivered.quarantined", "DuplicateConflict"})  # fmt: skip
 
 
 class BrokenError(AssertionError):
@@ -97,7 +97,9 @@ class Accounts:
                 self.problems.append(f"life {life.number} ended with {life.over}")
 
     def _unknown(self) -> set[int]:
-        return {int(e[1][1:]) for life in self.lives for e in life.events if e[0] == "DeliveryUnknown"}
+        return {
+            int(e[1][1:]) for life in self.lives for e in life.events if e[0] == "MessageUndelivered.unknown"
+        }
 
     def _judge_sends(self, server: BridgeServer) -> None:
         accepted = {n for life in self.lives for n in life.accepted}

@@ -256,7 +256,7 @@ async def run(new_store: Callable[[], Any], take_away: Callable[[], None], rng: 
             has_failed = client.health().store_failed or client.health().failure is not None
         if is_there:
             await far.away()
-        if has_failed:  # informed: by StoreFailed, and by the receipts that come back
+        if has_failed:  # informed: by StoreChanged, and by the receipts that come back
             account.informed |= {int(receipt.idempotency_key[1:]) for receipt in back}
         await _next_life(new_store, far, account)
     return account

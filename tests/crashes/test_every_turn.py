@@ -63,7 +63,7 @@ class Story:
         assert len(names) == 2 * SENDS
         assert {message["payload"]["n"] for message in server.pushed} == set(self.consumed)
         assert [n for n, flagged in self.repeated if not flagged] == []
-        bad = rb.events.DeliveryUnknown, rb.events.StateSetAside, rb.events.StoreFailed
+        bad = rb.events.MessageUndelivered, rb.events.StateSetAside, rb.events.StoreChanged
         assert [event for event in self.events if isinstance(event, bad)] == []
 
     async def _first(self, server):

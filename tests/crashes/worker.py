@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 WAITING = 300  # sends that may wait before the worker stops sending
 REPORTED = (
-    events.Joined, events.Resumed, events.Connected, events.DeliveryUnknown, events.StateSetAside, events.StoreFailed,
-    events.GaveUp, events.MessageDropped, events.MessageQuarantined, events.DuplicateConflict,
+    events.Joined, events.Resumed, events.Connected, events.MessageUndelivered, events.StateSetAside, events.StoreChanged,
+    events.GaveUp, events.DuplicateConflict,
 )  # fmt: skip
 
 
@@ -103,7 +103,8 @@ class Life:
         if isinstance(event, REPORTED):
             names = ("key", "verdict", "reason", "lost", "failure")
             parts = [str(getattr(event, name)) for name in names if getattr(event, name, None) is not None]
-            self.say(" ".join(["e", type(event).__name__, *parts]))
+            state = [str(getattr(event, event.__state__))] if event.__state__ else []
+            self.say(" ".join(["e", ".".join([type(event).__name__, *state]), *parts]))
 
     async def _working(self, work: Any) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -91,7 +92,10 @@ def test_each_extra_is_one_of_the_project():
     for package, extra in EXTRAS.values():
         assert any(line.startswith(package) for line in extras[extra])
     assert set(USES) == set(EXTRAS)
-    assert {extra for _, extra in EXTRAS.values()} == set(extras) - {"test", "bench", "dev"}
+    ours = {extra for _, extra in EXTRAS.values()}
+    assert ours == set(extras) - {"test", "bench", "dev"}
+    page = (ROOT / "docs/reference/platforms.md").read_text()
+    assert set(re.findall(r"^\| `pip install 'resilient-bridge\[(\w+)\]'` \|", page, re.MULTILINE)) == ours
 
 
 PAGES = {

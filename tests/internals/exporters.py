@@ -9,5 +9,6 @@ __getattr__ = lazily(
     "resilient_bridge.exporters",
     {
         "": "health readings series",
+        "otel": "note_on_span=_note",
     },
 )

@@ -9,13 +9,12 @@ __getattr__ = lazily(
     "resilient_bridge.telemetry",
     {
         "": "alert_events call_events debug_events hub work_events",
+        "debug": "debug_kind=kind_of name_in_words",
         "event": "sender_of sent_by",
         "events": (
-            "AcknowledgementLate ClockJumped Closed Connected DeliveryUnknown Disconnected "
-            "DuplicateConflict Event FeatureRefused GaveUp Joined LateReply MessageDropped "
-            "MessageQuarantined MessageRejected OutboundInDoubt ReconnectScheduled ReplayIgnored Resumed SpendApproved "
-            "SpendCancelled SpendPaused SpendWarned StateChanged StateSetAside StoreFailed "
-            "StoreRecovered Suspended"
+            "AcknowledgementLate ClockJumped Closed Connected Disconnected DuplicateConflict Event FeatureRefused "
+            "GaveUp Joined LateReply MessageRejected MessageUndelivered OutboundInDoubt ReconnectScheduled ReplayIgnored "
+            "Resumed StateChanged StateSetAside StoreChanged Suspended"
         ),
         "hub": "HUB listener_failures",
         "instruments": "INSTRUMENTS",

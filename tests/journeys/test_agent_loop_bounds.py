@@ -180,15 +180,15 @@ async def test_a_budget_warns_pauses_and_goes_on_when_approved():
         running = asyncio.create_task(world.run("hi"))
         await until(world.budget, rb.agent.SpendState.PAUSED)
         assert (len(world.edge.asked), world.ran) == (3, ["a", "b", "c"])
-        assert [(type(each).__name__, each.spent) for each in recorded] == [
-            ("SpendWarned", Decimal("0.8")),
-            ("SpendPaused", Decimal(1)),
+        assert [(each.state, each.spent) for each in recorded] == [
+            ("warning", Decimal("0.8")),
+            ("paused", Decimal(1)),
         ]
         world.budget.approve(1)
         assert await running == "done"
     assert world.budget.status().spent == Decimal("1.00225")
     assert world.budget.status().reserved == 0
-    assert kinds(recorded)[2:] == ["SpendApproved"]
+    assert [each.state for each in recorded[2:]] == ["approved"]
     assert (len(world.edge.asked), world.board.asked) == (4, [])
 
 

@@ -224,5 +224,5 @@ async def test_when_no_mode_remains_the_model_gets_the_failure():
     with rb.testing.record() as recorded:
         assert await world.run("hi") == "I could not look"
     assert "no text" in world.tool_results()[0]["message"]
-    steps = [each.mode for each in recorded if isinstance(each, rb.events.Degraded)]
+    steps = [each.mode for each in recorded if isinstance(each, rb.events.ModeChanged)]
     assert (steps, type(recorded[-1])) == (["web_scrape", None], rb.events.ToolFailed)

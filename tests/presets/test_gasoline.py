@@ -15,6 +15,7 @@ import resilient_bridge as rb
 from resilient_bridge.presets import gasoline
 from resilient_bridge.testing import inject, record, virtual_time
 from resilient_bridge.values import most_specific
+from tests.internals.telemetry import name_in_words
 from tests.rows import each_row
 
 from .driving import drive, limits
@@ -246,7 +247,7 @@ def test_the_last_timeout_reports_and_the_work_goes_on():
     with record() as seen:
         failure = rb.capture(audit).failure
     assert (failure.code, failure.executed) == ("SYS_TIMEOUT", rb.errors.Executed.MAYBE)
-    assert [type(event).__name__ for event in seen] == ["ThreadLeftBehind"]
+    assert [name_in_words(event) for event in seen] == ["thread left behind"]
     go.set()
     assert ended.wait(30)
 

@@ -9,7 +9,7 @@ import json
 
 import resilient_bridge as rb
 from resilient_bridge.protocol import EntryState as S
-from tests.internals.telemetry import DeliveryUnknown, OutboundInDoubt
+from tests.internals.telemetry import MessageUndelivered, OutboundInDoubt
 from tests.protocol.driving import CUT, REFUSED, Rig, closed
 from tests.protocol.frames_rig import Pinged, dialect
 
@@ -214,7 +214,7 @@ def test_l07_a_connection_without_pings_shows_nothing():
     rig.write()
     assert states([first, second]) == [S.UNKNOWN]
     assert rig.session.link.wire.ping_due is False
-    assert (rig.of(DeliveryUnknown), rig.doubts()) == ([], [])
+    assert (rig.of(MessageUndelivered), rig.doubts()) == ([], [])
     rig.lose()
     assert rig.doubts() == [(2, 0)]
 
@@ -266,7 +266,7 @@ def test_l07_what_a_killed_process_has_handed_out_is_in_doubt_in_the_next():
     first.write()
     next_one = Pinged(store=first.store).up()
     assert next_one.doubts() == [(3, 0)]
-    assert {event.key for event in next_one.of(DeliveryUnknown)} == {entry.key for entry in entries}
+    assert {event.key for event in next_one.of(MessageUndelivered)} == {entry.key for entry in entries}
 
 
 def test_l07_a_server_that_acknowledges_is_asked_by_the_next_join():
@@ -281,7 +281,7 @@ def test_l07_a_server_that_acknowledges_is_asked_by_the_next_join():
     rig.up()
     (event,) = rig.of(OutboundInDoubt)
     assert (event.unknown, event.reached) == (10, 0)
-    assert len(rig.of(DeliveryUnknown)) == 10
+    assert len(rig.of(MessageUndelivered)) == 10
 
 
 def test_l07_the_pong_of_a_server_shows_as_much():

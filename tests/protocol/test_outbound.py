@@ -7,7 +7,7 @@ import pytest
 from resilient_bridge.bridge import Dialect
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.protocol import EntryState as S
-from tests.internals.telemetry import MessageQuarantined
+from tests.internals.telemetry import MessageUndelivered
 from tests.protocol.driving import Rig
 
 
@@ -114,7 +114,9 @@ def test_an_error_about_a_send_refuses_it_and_nothing_else():
     )
     assert (refused.state, other.state, rig.session.death) == (S.DEAD, S.WRITTEN, None)
     assert list(refused.failure.details["violations"]) == [violation]
-    assert [event.reason for event in rig.of(MessageQuarantined)] == ["refused"]
+    assert [(event.outcome, event.reason) for event in rig.of(MessageUndelivered)] == [
+        ("quarantined", "refused")
+    ]
     assert [message.type for message in rig.take()] == ["a"]
     assert rig.session.inbound.watermark.anchor()[0].key == ("a", "1")
 

@@ -11,7 +11,7 @@ from resilient_bridge.errors import OutboxFullError
 from resilient_bridge.protocol import Entry, Now
 from resilient_bridge.protocol import EntryState as S
 from tests.internals.protocol import Outbox as Queue
-from tests.internals.telemetry import MessageDropped
+from tests.internals.telemetry import MessageUndelivered
 from tests.protocol.driving import Rig, closed
 from tests.protocol.sending import again, notes, sends, states
 
@@ -178,7 +178,7 @@ def test_ttl_ends_what_was_not_sent():
     short, long = rig.send(ttl=5, payload={"n": 1}), rig.send(ttl=500, payload={"n": 2})
     rig.idle(5)
     assert states([short, long]) == ["expired", "queued"]
-    assert [event.reason for event in rig.of(MessageDropped)] == ["expired"]
+    assert [(event.outcome, event.reason) for event in rig.of(MessageUndelivered)] == [("dropped", "expired")]
     assert notes(rig.up()) == [2]
 
 
@@ -275,7 +275,9 @@ def test_every_drop_is_reported(bound, overflow):
         range(len(survivors)) if overflow == "drop_newest" else range(100 - len(survivors), 100)
     )
     assert len(survivors) >= 9
-    assert [event.reason for event in rig.of(MessageDropped)] == ["overflow"] * (100 - len(survivors))
+    assert [(event.outcome, event.reason) for event in rig.of(MessageUndelivered)] == [
+        ("dropped", "overflow")
+    ] * (100 - len(survivors))
     assert notes(rig.up()) == survivors
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from resilient_bridge.classification import classify_close
 from resilient_bridge.protocol import EntryState as S
-from tests.internals.telemetry import MessageQuarantined
+from tests.internals.telemetry import MessageUndelivered
 from tests.protocol.driving import CUT, Rig, closed
 from tests.protocol.sending import again, notes, sends, states
 
@@ -22,7 +22,9 @@ def test_three_deaths_set_the_entry_aside_and_the_rest_goes_on(code):
         again(rig)
         assert poison.state is (S.WRITTEN if death < 2 else S.DEAD)
     assert (poison.failure.details["close_code"], notes(rig)) == (code, [2])
-    assert [(event.key, event.reason) for event in rig.of(MessageQuarantined)] == [(poison.key, "poison")]
+    assert [(event.outcome, event.key, event.reason) for event in rig.of(MessageUndelivered)] == [
+        ("quarantined", poison.key, "poison")
+    ]
     rig.settle()
     assert good.state is S.CONFIRMED
 

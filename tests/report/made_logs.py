@@ -84,7 +84,8 @@ def a_link(name: str, rng: Random, seconds: float, often: float) -> Iterator[tup
                 at,
                 line(
                     at,
-                    "DeliveryUnknown",
+                    "MessageUndelivered",
+                    outcome="unknown",
                     bridge=name,
                     type="note",
                     key=f"{rng.getrandbits(64):016x}",
@@ -100,14 +101,21 @@ def calls(rng: Random, seconds: float, each: float) -> Iterator[tuple[float, byt
         (
             third,
             line(
-                BEGIN + third, "CircuitOpened", key="search", reason="failures", retry_after=60, failure=RESET
+                BEGIN + third,
+                "CircuitChanged",
+                key="search",
+                state="open",
+                reason="failures",
+                retry_after=60,
+                failure=RESET,
             ),
         ),
         (
             third,
             line(
                 BEGIN + third,
-                "AlertRaised",
+                "AlertChanged",
+                state="raised",
                 rule="error_rate",
                 level="critical",
                 value=0.31,
@@ -115,22 +123,54 @@ def calls(rng: Random, seconds: float, each: float) -> Iterator[tuple[float, byt
                 failure=None,
             ),
         ),
-        (third * 1.3, line(BEGIN + third * 1.3, "CircuitHalfOpened", key="search", reason="time")),
-        (third * 1.32, line(BEGIN + third * 1.32, "CircuitClosed", key="search", reason="probes")),
+        (
+            third * 1.3,
+            line(BEGIN + third * 1.3, "CircuitChanged", key="search", state="half_open", reason="time"),
+        ),
+        (
+            third * 1.32,
+            line(BEGIN + third * 1.32, "CircuitChanged", key="search", state="closed", reason="probes"),
+        ),
         (
             third * 1.8,
             line(
                 BEGIN + third * 1.8,
-                "AlertCleared",
+                "AlertChanged",
+                state="cleared",
                 rule="error_rate",
                 level="critical",
                 value=0.01,
                 remaining="",
             ),
         ),
-        (third * 2, line(BEGIN + third * 2, "SpendWarned", budget="tokens", spent="8.10", limit="10")),
-        (third * 2.5, line(BEGIN + third * 2.5, "SpendPaused", budget="tokens", spent="10.02", limit="10")),
-        (third * 2.6, line(BEGIN + third * 2.6, "SpendApproved", budget="tokens", spent="10.02", limit="20")),
+        (
+            third * 2,
+            line(
+                BEGIN + third * 2, "SpendChanged", budget="tokens", state="warning", spent="8.10", limit="10"
+            ),
+        ),
+        (
+            third * 2.5,
+            line(
+                BEGIN + third * 2.5,
+                "SpendChanged",
+                budget="tokens",
+                state="paused",
+                spent="10.02",
+                limit="10",
+            ),
+        ),
+        (
+            third * 2.6,
+            line(
+                BEGIN + third * 2.6,
+                "SpendChanged",
+                budget="tokens",
+                state="approved",
+                spent="10.02",
+                limit="20",
+            ),
+        ),
     ]
     yield from ((BEGIN + after, text) for after, text in marks)
     while (at := at + rng.expovariate(1 / each)) < BEGIN + seconds:

@@ -283,7 +283,7 @@ def test_only_the_time_asked_for_counts():
     [
         ([line(BEGIN, "Note"), line(BEGIN + 60, "Note")], "Nothing went wrong in 1 min."),
         ([state(0, "IDLE", "READY"), lost(1), state(1, "READY", "BACKOFF"), state(4, "BACKOFF", "READY")], "1 outage, out for 3 s."),
-        ([line(BEGIN, "DeliveryUnknown", type="n", key="k", reason="x")], "1 message may or may not have arrived."),
+        ([line(BEGIN, "MessageUndelivered", outcome="unknown", type="n", key="k", reason="x")], "1 message may or may not have arrived."),
         ([line(BEGIN, "Note", failure=failure("CONN_RESET", "x"))],
          "Some attempts failed; no connection and no call was lost."),
     ],

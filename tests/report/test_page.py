@@ -39,7 +39,7 @@ def whole() -> Page:
                 [
                     *log(3, mcp=True, seconds=900),
                     b"{",
-                    line(BEGIN + 1, "StoreFailed", store="a", failure=RESET),
+                    line(BEGIN + 1, "StoreChanged", store="a", state="failed", failure=RESET),
                 ]
             )
         )
@@ -156,7 +156,7 @@ def test_a_log_with_one_kind_of_event_says_what_it_has_nothing_about():
 def hostile_lines():
     """One line of each event that a report reads, every text in it hostile and with a secret."""
     names = "StateChanged Disconnected ReconnectScheduled Resumed Suspended GaveUp CallFinished call_finished RetryScheduled CallRejected \
-        CircuitOpened SpendPaused AlertRaised server_lost DeliveryUnknown MessageDropped StoreFailed list_changed Started".split()
+        CircuitChanged SpendChanged AlertChanged server_lost MessageUndelivered StoreChanged list_changed Started".split()
     text = f"{HOSTILE} Authorization: Bearer {SECRET}"
     words = (
         "bridge session_id previous state reason verdict name outcome method key type by budget rule level remaining store list id version "
@@ -201,7 +201,7 @@ KEYS = (
 ).split()
 EVENTS = (
     "StateChanged Disconnected ReconnectScheduled Resumed Suspended GaveUp CallFinished call_finished RetryScheduled CallRejected "
-    "CircuitOpened SpendPaused AlertRaised AlertCleared server_lost server_ready DeliveryUnknown Started StoreRecovered"
+    "CircuitChanged SpendChanged AlertChanged server_lost server_ready MessageUndelivered Started StoreChanged"
 ).split()
 TIMES = (
     "2026-11-24T11:30:00.000Z",

@@ -76,8 +76,8 @@ def varied(count: int, start: int = 0):
         '"event":"StateChanged","bridge":"b","session_id":"s%d","previous":"IDLE","state":"READY","reason":"r","queued":1,"unconfirmed":0,"unread":0',
         '"event":"Disconnected","bridge":"b","session_id":"s%d","reason":"lost","failure":{"code":"C","message":"m"}',
         '"event":"CallFinished","name":"n%d","outcome":"failed","attempts":1,"seconds":1.5,"waited":0,"failure":{"code":"C"}',
-        '"event":"CircuitOpened","key":"k%d","reason":"failures"',
-        '"event":"DeliveryUnknown","type":"t","key":"%d","reason":"x"',
+        '"event":"CircuitChanged","key":"k%d","state":"open","reason":"failures"',
+        '"event":"MessageUndelivered","type":"t","key":"%d","outcome":"unknown","reason":"x"',
         '"event":"E%d"',
     )
     for number in range(start, start + count):

@@ -12,6 +12,7 @@ from resilient_bridge.classification import classify
 from resilient_bridge.stores import SessionLog
 from resilient_bridge.telemetry import emit
 from tests.agent.ladders import steps
+from tests.internals.telemetry import name_in_words
 from tests.rows import each_row
 
 
@@ -72,8 +73,8 @@ async def test_the_printed_budget_warns_at_80_percent_and_pauses_at_100(tmp_path
         await _spend(budget, "7.99")
         assert seen == []
         await _spend(budget, "0.01", "2.00")
-        paused = ["SpendPaused"] if mode == "hard" else []
-        assert [type(event).__name__ for event in seen] == ["SpendWarned", *paused]
+        paused = ["spend paused"] if mode == "hard" else []
+        assert [name_in_words(event) for event in seen] == ["spend warned", *paused]
         assert (seen[0].spent, seen[0].limit, budget.status().share) == (8, 10, 1)
         if mode == "soft":
             await _spend(budget, "2.00")
@@ -84,7 +85,7 @@ async def test_the_printed_budget_warns_at_80_percent_and_pauses_at_100(tmp_path
                 raise AssertionError("a hard budget lets no call in at its limit")
         budget.approve(5)
         await _spend(budget, "1.00")
-    assert [type(event).__name__ for event in seen][-1] == "SpendApproved"
+    assert [name_in_words(event) for event in seen][-1] == "spend approved"
     assert (budget.status().spent, budget.status().limit) == (11, 15)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from resilient_bridge.errors import StoreError
 from resilient_bridge.stores import SQLiteStore
+from resilient_bridge.telemetry import events
 from resilient_bridge.testing import BridgeServer, FaultProxy
 from tests.internals.stores import commits as sqlite_commits
 from tests.internals.stores import database as sqlite_file
@@ -109,8 +110,8 @@ async def staged(disk, durability):
         yield bridge, proxy, watch
 
 
-def _events(watch, name):
-    return sum(type(event).__name__ == name for event in watch.events)
+def _events(watch, state):
+    return sum(getattr(event, "state", "") == state for event in watch.of(events.StoreChanged))
 
 
 def _notes(bridge):
@@ -144,10 +145,10 @@ async def _while_ready(disk, bridge, watch):
     say(fact="goes on", answer=answer.type, state=str(watch.client.state))
     say(fact="moved", received=_notes(bridge))
     disk.free()
-    await until(lambda: _events(watch, "StoreRecovered"), 10)
+    await until(lambda: _events(watch, "working"), 10)
     await until(lambda: len(watch.messages) == 5, 10)
     say(fact="after", is_sent=await (await watch.client.send("note", {"n": 6})).confirmed(10))
-    say(fact="told", failed=_events(watch, "StoreFailed"), recovered=_events(watch, "StoreRecovered"))
+    say(fact="told", failed=_events(watch, "failed"), recovered=_events(watch, "working"))
 
 
 async def _while_away(disk, bridge, proxy, watch):
@@ -169,7 +170,7 @@ async def _while_away(disk, bridge, proxy, watch):
     confirmed = [await receipt.confirmed(10) for receipt in receipts]
     await until(lambda: len(watch.messages) == 6, 10)
     say(fact="proceeds", confirmed=confirmed, received=_notes(bridge), state=str(watch.client.state))
-    say(fact="told", failed=_events(watch, "StoreFailed"), recovered=_events(watch, "StoreRecovered"))
+    say(fact="told", failed=_events(watch, "failed"), recovered=_events(watch, "working"))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def seen():
 
 
 def of_store(seen) -> list[str]:
-    return [type(event).__name__ for event in seen if type(event).__name__.startswith("Store")]
+    return [event.state for event in seen if isinstance(event, rb.events.StoreChanged)]
 
 
 def until(fact, patience: float = 8.0) -> None:
@@ -82,30 +82,30 @@ def test_killed_in_mid_use_the_process_goes_on_alone(form, server, state, seen, 
     assert form.run(rb.capture, fails).failure.code == "CONN_RESET"
     until(lambda: "1/3 failed" in repr(rb.calls.circuit(key)))
     server.kill()
-    until(lambda: of_store(seen) == ["StoreFailed"])
+    until(lambda: of_store(seen) == ["failed"])
     ends = [code(form.run(rb.capture, fails)) for _ in range(3)]
     assert ends == ["CONN_RESET", "CONN_RESET", "SYS_CIRCUIT_OPEN"]  # it has not forgotten the first one
     time.sleep(0.7)  # some trials
-    assert of_store(seen) == ["StoreFailed"]
-    (failed,) = [event for event in seen if isinstance(event, rb.events.StoreFailed)]
+    assert of_store(seen) == ["failed"]
+    (failed,) = [event for event in seen if isinstance(event, rb.events.StoreChanged)]
     assert failed.degraded
     assert (failed.store, failed.failure.code) == (server.url, "SYS_STORE_UNAVAILABLE")
 
 
 def test_back_again_empty_it_is_a_fresh_window(server, state, seen, key):
-    """StoreRecovered once; the shared circuit is closed, as an empty Redis says, and counts from nothing."""
+    """Told once that it works; the shared circuit is closed, as an empty Redis says, and counts from nothing."""
     guard = guarded(state, key, open_for=60)
     guard.call(lambda: "ok")
     server.kill()
-    until(lambda: of_store(seen) == ["StoreFailed"])
+    until(lambda: of_store(seen) == ["failed"])
     fails = guard(reset_by_peer)
     ends = [code(rb.capture(fails)) for _ in range(4)]
     assert ends[3] == "SYS_CIRCUIT_OPEN"
     server.start()
-    until(lambda: of_store(seen) == ["StoreFailed", "StoreRecovered"])
+    until(lambda: of_store(seen) == ["failed", "working"])
     until(lambda: rb.calls.circuit(key).state == "closed" and state._exchange.is_up)
     assert [code(rb.capture(fails)) for _ in range(4)] == [*["CONN_RESET"] * 3, "SYS_CIRCUIT_OPEN"]
-    assert of_store(seen) == ["StoreFailed", "StoreRecovered"]
+    assert of_store(seen) == ["failed", "working"]
 
 
 def test_restarted_between_two_looks_is_no_outage(server, state, seen, key):
@@ -126,14 +126,14 @@ def test_a_server_that_hangs_costs_one_timeout(form, server, state, seen, key):
     server.pause()
     try:
         assert timed(form.run, ok) < TIMEOUT + SLACK
-        until(lambda: of_store(seen) == ["StoreFailed"])  # by the call, or by the thread a moment later
+        until(lambda: of_store(seen) == ["failed"])  # by the call, or by the thread a moment later
         began = time.monotonic()
         for _ in range(50):
             assert form.run(ok) == "ok"
         assert time.monotonic() - began < SLACK
     finally:
         server.resume()
-    until(lambda: of_store(seen) == ["StoreFailed", "StoreRecovered"])
+    until(lambda: of_store(seen) == ["failed", "working"])
     assert form.run(ok) == "ok"
 
 
@@ -166,7 +166,7 @@ def test_all_who_wait_are_let_go_together(server, state, seen, key):
             thread.join()
         assert len(waits) == 40
         assert max(waits) < TIMEOUT + SLACK
-        until(lambda: of_store(seen) == ["StoreFailed"])
+        until(lambda: of_store(seen) == ["failed"])
     finally:
         server.resume()
 
@@ -214,7 +214,7 @@ def test_a_budget_goes_on_alone(server, state, seen, key):
     server.kill()
     assert rb.capture(fails).attempts == 2
     assert rb.capture(fails).failure.stopped == "budget"
-    until(lambda: of_store(seen) == ["StoreFailed"])
+    until(lambda: of_store(seen) == ["failed"])
 
 
 def test_what_a_hand_set_while_away_holds_when_it_is_back(server, state, seen, key):
@@ -222,11 +222,11 @@ def test_what_a_hand_set_while_away_holds_when_it_is_back(server, state, seen, k
     guard = guarded(state, key)
     guard.call(lambda: "ok")
     server.kill()
-    until(lambda: of_store(seen) == ["StoreFailed"])
+    until(lambda: of_store(seen) == ["failed"])
     rb.calls.circuit(key).isolate()
     assert code(rb.capture(guard(lambda: "ok"))) == "SYS_CIRCUIT_OPEN"
     server.start()
-    until(lambda: "StoreRecovered" in of_store(seen))
+    until(lambda: "working" in of_store(seen))
     with RedisState(server.url, timeout=2) as second:
         assert code(rb.capture(guarded(second, key)(lambda: "ok"))) == "SYS_CIRCUIT_OPEN"
 
@@ -239,7 +239,7 @@ def test_what_a_hand_set_on_a_server_that_hangs_is_not_lost_with_it(server, stat
     assert timed(rb.calls.circuit(key).isolate) < TIMEOUT + SLACK
     assert rb.calls.circuit(key).state == "isolated"
     server.restart()
-    until(lambda: "StoreRecovered" in of_store(seen))
+    until(lambda: "working" in of_store(seen))
     with server.client() as client:
         assert client.hget(f"{{resilient_bridge:circuit:{key}}}:1", "state") == "isolated"
 
@@ -258,12 +258,12 @@ def test_the_permit_of_a_probe_that_came_too_late_is_not_lost(server, seen, key)
             replies = sent(commands, **how)
             if any(reply[14] for reply in replies):  # a place is on its way
                 state._exchange._sent = sent
-                until(lambda: of_store(seen) == ["StoreFailed"])
+                until(lambda: of_store(seen) == ["failed"])
             return replies
 
         state._exchange._sent = slow
         assert code(rb.capture(fails)) == "CONN_RESET"  # a probe of this process alone
-        until(lambda: of_store(seen) == ["StoreFailed", "StoreRecovered"])
+        until(lambda: of_store(seen) == ["failed", "working"])
         until(lambda: code(rb.capture(ok)) == "ok", patience=3)
 
 
@@ -290,7 +290,7 @@ def test_a_key_of_another_type_is_an_outage(server, state, seen, key):
         client.set(f"{{resilient_bridge:circuit:{key}}}:1", "a text")
     assert guarded(state, key).call(lambda: "ok") == "ok"
     until(lambda: of_store(seen))
-    (failed,) = [event for event in seen if isinstance(event, rb.events.StoreFailed)]
+    (failed,) = [event for event in seen if isinstance(event, rb.events.StoreChanged)]
     assert "WRONGTYPE" in failed.failure.message
 
 
@@ -317,11 +317,11 @@ def test_a_full_server_is_away_until_it_has_room(seen, key):
         fails = guarded(state, key)(reset_by_peer)
         for _ in range(3):
             rb.capture(fails)
-        until(lambda: of_store(seen) == ["StoreFailed"])
+        until(lambda: of_store(seen) == ["failed"])
         time.sleep(0.5)
-        assert of_store(seen) == ["StoreFailed"]
+        assert of_store(seen) == ["failed"]
         client.config_set("maxmemory", 0)
-        until(lambda: of_store(seen) == ["StoreFailed", "StoreRecovered"])
+        until(lambda: of_store(seen) == ["failed", "working"])
 
 
 def test_a_wrong_password_is_an_outage_and_never_shown(seen, key, caplog):
@@ -333,7 +333,7 @@ def test_a_wrong_password_is_an_outage_and_never_shown(seen, key, caplog):
             assert policy.call(lambda: "ok") == "ok"
             until(lambda: of_store(seen))
             shown = [repr(seen), str(seen[0].failure), repr(state), repr(policy), str(policy.explain())]
-    assert of_store(seen) == ["StoreFailed"]
+    assert of_store(seen) == ["failed"]
     assert "5ecret" not in " ".join([*shown, caplog.text])
 
 

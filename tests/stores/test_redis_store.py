@@ -12,7 +12,7 @@ from resilient_bridge.protocol import EntryState
 from resilient_bridge.stores import RedisStore
 from resilient_bridge.testing import BridgeServer, Fault, FaultProxy
 from tests.internals.stores import Change
-from tests.internals.telemetry import StoreFailed, StoreRecovered
+from tests.internals.telemetry import StoreChanged
 from tests.redis_server import redis_server_fixture
 from tests.stores.port_suite import RedisBackend, accepted, after_a_crash, ids, now, read, refused, send
 from tests.threats.watching import Watch, quick, until
@@ -339,8 +339,8 @@ async def test_a_client_tells_the_outage_once(backend, server):
         await bridge.push("tool_call", {"n": 1})
         await until(lambda: watch.ids == [1])
         server.start()
-        await until(lambda: watch.of(StoreRecovered), 10)
+        await until(lambda: len(watch.of(StoreChanged)) == 2, 10)
         receipt = await watch.client.send("note", {"n": 2})
         await receipt.confirmed(5)
-        assert len(watch.of(StoreFailed)) == len(watch.of(StoreRecovered)) == 1
+        assert [event.state for event in watch.of(StoreChanged)] == ["failed", "working"]
         assert [message["payload"]["n"] for message in bridge.received] == [2]

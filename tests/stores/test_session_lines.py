@@ -87,8 +87,8 @@ def test_a_failure_is_its_dictionary():
 
 def test_an_event_can_say_more():
     """What only the log knows stands behind the fields."""
-    line = parsed(event_line(events.StoreRecovered(at=AT, store="s"), {"lost": 3}))
-    assert list(line) == ["at", "event", "store", "lost"]
+    line = parsed(event_line(events.StoreChanged(at=AT, store="s", state="working"), {"lost": 3}))
+    assert list(line) == ["at", "event", "store", "state", "degraded", "failure", "lost"]
 
 
 def test_an_event_of_somebody_else_that_cannot_be_read_is_a_line():

@@ -138,7 +138,7 @@ def test_a_client_of_a_later_version_goes_on(path, monkeypatch):
 
     sent = rb.testing.simulate(after, seed=1)
     assert [frame.get("n") or frame["payload"]["n"] for frame in sent] == [6, 7]
-    unknown = [event.key for event in heard if isinstance(event, rb.events.DeliveryUnknown)]
+    unknown = [event.key for event in heard if isinstance(event, rb.events.MessageUndelivered)]
     assert unknown == ["key-2", "key-3", "key-5"]
     assert not [event for event in heard if isinstance(event, rb.events.StateSetAside)]
 

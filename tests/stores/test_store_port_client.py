@@ -11,7 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.testing import BridgeServer, Fault, FaultProxy
-from tests.internals.telemetry import DeliveryUnknown
+from tests.internals.telemetry import MessageUndelivered
 from tests.peers.ports import HOST, Port
 from tests.redis_server import redis_server_fixture
 from tests.stores.port_suite import DURABLE, PLACES, backend_fixture
@@ -105,7 +105,7 @@ async def test_what_is_too_old_to_be_recognised_is_unknown(durable):
             receipts = watch.client.pending()
             await watch.ready(5)
             assert [receipt.state for receipt in receipts] == ["unknown"] * 5
-            await until(lambda: len(watch.of(DeliveryUnknown)) == 5)
+            await until(lambda: len(watch.of(MessageUndelivered)) == 5)
         assert len([frame for frame in bridge.frames if frame["type"] == "note"]) == 5
 
 

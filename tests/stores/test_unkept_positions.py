@@ -9,7 +9,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.testing import BridgeServer
-from tests.internals.telemetry import StoreFailed, StoreRecovered
+from tests.internals.telemetry import StoreChanged
 from tests.redis_server import redis_server_fixture
 from tests.stores import port_suite
 from tests.stores.port_suite import DURABLE, RedisBackend, backend_fixture, done
@@ -87,8 +87,10 @@ async def test_the_reader_is_warned_and_goes_on_where_he_was(durable, pause):
             reading = asyncio.create_task(read_all(client, had))
             await until(lambda: len(had) == 210)
             assert had == [(n, False) for n in range(1, 211)]
-            await until(lambda: any(isinstance(event, StoreRecovered) for event in events))
-            assert sum(isinstance(event, StoreFailed) for event in events) == 1
+            await until(
+                lambda: any(isinstance(event, StoreChanged) and event.state == "working" for event in events)
+            )
+            assert sum(isinstance(event, StoreChanged) and event.state == "failed" for event in events) == 1
             reading.cancel()
             await asyncio.wait([reading])
 

@@ -174,10 +174,10 @@ def test_a_setting_says_the_same(setting, kinds):
 def test_the_setting_writes_lines(caplog):
     """`with config.debug:` is debug mode, and off where settings do not ask for it."""
     with rb.load({}).debug:
-        emit(rb.events.CircuitClosed(key="prices", reason=""))
+        emit(rb.events.CircuitChanged(key="prices", state="closed", reason=""))
     assert not kinds_of(caplog.records)
     with rb.load({"debug": "circuit"}).debug:
-        emit(rb.events.CircuitClosed(key="prices", reason=""))
+        emit(rb.events.CircuitChanged(key="prices", state="closed", reason=""))
     assert kinds_of(caplog.records) == {"circuit"}
     assert rb.load({"preset": "gasoline"}, env={"DEBUG": "gasoline:*"}).debug.kinds == KINDS
 
@@ -295,7 +295,7 @@ def test_t03_blocks_that_overlap_restore_the_levels_together(first_out, caplog):
         block.__enter__()
     blocks.pop(first_out).__exit__(None, None, None)
     caplog.clear()
-    emit(rb.events.CircuitClosed(key="k", reason="reset"))
+    emit(rb.events.CircuitChanged(key="k", state="closed", reason="reset"))
     assert [record.name for record in caplog.records if record.levelname == "DEBUG"] == [names[0]]
     blocks.pop().__exit__(None, None, None)
     assert [logging.getLogger(name).level for name in names] == before
@@ -311,7 +311,7 @@ def test_t03_the_handler_stays_until_the_last_block_has_ended(capsys):
         one.__enter__()
         other.__enter__()
         one.__exit__(None, None, None)
-        emit(rb.events.CircuitClosed(key="k", reason="reset"))
+        emit(rb.events.CircuitChanged(key="k", state="closed", reason="reset"))
         assert len(logger.handlers) == 1
         other.__exit__(None, None, None)
         assert logger.handlers == []

@@ -41,7 +41,7 @@ QUIET = [
     events.ReconnectScheduled(at=AT, attempt=1, wait=1.0, reason="connect_refused"),
     events.Connected(at=AT),
     events.Disconnected(at=AT, reason="peer_closed", failure=FAILURE),
-    events.MessageDropped(at=AT, type="x", key=None, reason="expired"),
+    events.MessageUndelivered(at=AT, type="x", key=None, outcome="dropped", reason="expired"),
 ]
 
 

@@ -71,8 +71,11 @@ def test_no_event_has_a_field_that_logging_or_structlog_has_itself(kind):
 def test_no_secret_is_a_field(lines):
     """Masked like the text."""
     emit(
-        rb.events.StoreFailed(
-            store="redis://:hunter22@host/", degraded=True, failure=rb.Failure.of("CONN_RESET")
+        rb.events.StoreChanged(
+            store="redis://:hunter22@host/",
+            state="failed",
+            degraded=True,
+            failure=rb.Failure.of("CONN_RESET"),
         )
     )
     assert "hunter22" not in json.dumps(lines())

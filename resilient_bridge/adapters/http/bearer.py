@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     Token: TypeAlias = str | Callable[[], str] | Callable[[], Awaitable[str]]
+    """A token, or a function, sync or async, that is asked for it at each attempt."""
 
 
 _HEADER: Final = "authorization"

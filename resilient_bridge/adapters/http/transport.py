@@ -70,7 +70,7 @@ _MOST: Final = 512  # origins whose functions are kept; their circuits are kept 
 # seconds: a server remembers a key for 5 minutes (V9); less a margin, as Outbox.resend_within
 _KEY_WINDOW: Final = 270.0
 _OURS: Final = "rb.transport"  # marks a request while one of our transports has it
-_ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True},'
+_ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True}'
 # the generated key, which does not permit repeats; redirects inherit it
 _OWN_KEY: Final = "rb.idempotency_key"
 

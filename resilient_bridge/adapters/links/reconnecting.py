@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from .link_health import LinkHealth
 
 
-T = TypeVar("T")
+Client = TypeVar("Client")
 
 
 @taught
 def reconnecting(
-    factory: Callable[[], AbstractAsyncContextManager[T]],
+    factory: Callable[[], AbstractAsyncContextManager[Client]],
     policy: Policy | BridgePolicy = default,
     *,
     idempotent: Idempotent | None = None,
@@ -47,7 +47,7 @@ def reconnecting(
     allow_plaintext_credentials: bool = False,
     answers: bool = False,
     name: str = "",
-) -> Reconnecting[T]:
+) -> Reconnecting[Client]:
     """Return a link over the clients that `factory` makes, one after each loss.
 
         async with rb.reconnecting(lambda: Client("https://host/mcp")) as client:
@@ -111,7 +111,7 @@ def reconnecting(
     return Reconnecting(supervisor, calls)
 
 
-class Reconnecting(TeachesNames, AbstractAsyncContextManager[T], Generic[T]):
+class Reconnecting(TeachesNames, AbstractAsyncContextManager[Client], Generic[Client]):
     """A link, as `reconnecting` returns it.
 
         link = rb.reconnecting(lambda: Client("https://host/mcp"))
@@ -135,10 +135,10 @@ class Reconnecting(TeachesNames, AbstractAsyncContextManager[T], Generic[T]):
         """Return a status line."""
         return repr(self._supervisor)
 
-    async def __aenter__(self) -> T:
+    async def __aenter__(self) -> Client:
         """Start, wait for the first client or its failure, and return the proxy of the client."""
         await self._supervisor.enter()
-        return cast("T", Linked(self._calls))
+        return cast("Client", Linked(self._calls))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /

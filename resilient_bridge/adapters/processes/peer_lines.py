@@ -16,6 +16,7 @@ from ...values.fields import is_number
 
 
 Fields: TypeAlias = dict[str, Any]
+"""An object of JSON."""
 _LONGEST_ID: Final = 1_000
 
 

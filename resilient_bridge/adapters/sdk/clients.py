@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...presets.bridge_policy import BridgePolicy
 
 
-T = TypeVar("T")
+Client = TypeVar("Client")
 # An HTTP client takes the policy below its calls, because there one call is one request.
 _INSTEAD: Final = {
     "requests.Session": "session.mount('https://', rb.HTTPAdapter())",
@@ -32,7 +32,7 @@ _INSTEAD: Final = {
 
 @taught
 def wrap(
-    client: T,
+    client: Client,
     policy: Policy | BridgePolicy | None = None,
     *,
     idempotent: Idempotent | None = None,
@@ -40,7 +40,7 @@ def wrap(
     max_bytes: Mapping[str, int] | None = None,
     allow_plaintext_credentials: bool = False,
     answers: bool = False,
-) -> T:
+) -> Client:
     """Return a proxy of `client` with `policy` around its calls, and its own retries switched off.
 
         client = rb.wrap(httpx.AsyncClient())      # or AsyncOpenAI(), Anthropic() ...
@@ -106,7 +106,7 @@ def wrap(
                 wanted = 'none for an HTTP client; for one request: extensions={"rb.idempotent": True}'
                 raise config_error(f"wrap.{argument}", wanted, value)
         return cast(
-            "T",
+            "Client",
             wrapped_http_client(
                 client,
                 calls_of(policy, "wrap.policy"),
@@ -133,7 +133,7 @@ def wrap(
         allow_plaintext_credentials=allow_plaintext_credentials,
         reading=ANSWERS if answers else RESULTS,
     )
-    return cast("T", wrapped(client, wrapping))
+    return cast("Client", wrapped(client, wrapping))
 
 
 def _a_method(client: object) -> str:

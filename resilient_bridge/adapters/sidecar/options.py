@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from ...calls.policy import EnvironmentSource, Source
+    from ...calls.policy import EnvironmentSource, SettingsSource
     from ...values.fields import Validator
     from ...values.forms import FormKind
 
@@ -108,7 +108,7 @@ class Sidecar(Value):
     """The options of an MCP sidecar: `command` starts the server, `url` is that of a running one.
 
         sidecar = rb.mcp.Sidecar(
-            command=["uvx", "mcp-server-git"], timeout=60, repeat=["git_log"]
+            command=["uvx", "mcp-server-git"], timeout=60, idempotent=["git_log"]
         )
 
     The url speaks streamable HTTP. `headers` are sent to it, to no other origin, and over http://
@@ -188,7 +188,12 @@ class Sidecar(Value):
 
     @classmethod
     def from_config(
-        cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
+        cls,
+        source: SettingsSource,
+        /,
+        *,
+        names: Mapping[str, Any] | None = None,
+        env: EnvironmentSource = False,
     ) -> Self:
         """Return the sidecar that the table `mcp` of a file, a dict or the environment describes.
 

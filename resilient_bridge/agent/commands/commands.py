@@ -25,7 +25,9 @@ from .command_answers import HINTS, Answer, CommandStatus, Look, read_answer
 
 
 Start: TypeAlias = Callable[[str, Mapping[str, Any], str], Awaitable[Answer]]
+"""Called with a name, its parameters and a correlation id; returns the peer's first answer."""
 Poll: TypeAlias = Callable[[str], Awaitable[Answer]]
+"""Called with a correlation id; returns what the peer says of that command."""
 
 _SHORTEST: Final = 0.01  # seconds between two polls: a backoff of 0 would be a busy loop
 

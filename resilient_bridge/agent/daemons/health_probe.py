@@ -41,6 +41,7 @@ class DaemonHealth(StrEnum):
 
 
 Check: TypeAlias = Callable[[], Awaitable[DaemonHealth]]
+"""Asks the daemon for its state."""
 
 
 class Target(NamedTuple):

@@ -81,8 +81,8 @@ class Book:
         for charge in changes.woken:
             if not charge.wake():  # its event loop is closed
                 self.change(partial(SpendAccount.end, charge=charge, has_run=False))
-        for event, spent, limit in changes.events:
-            emit(event(budget=self.name, spent=spent, limit=limit))
+        for state, spent, limit in changes.events:
+            emit(events.SpendChanged(budget=self.name, state=state, spent=spent, limit=limit))
         return result
 
     def write(self, act: Callable[[SpendAccount], T]) -> T:
@@ -174,10 +174,10 @@ class Book:
                 self._backed, self._saved = self._saved, version
             recovered, self._has_failed = self._has_failed, False
         if recovered:
-            emit(events.StoreRecovered(store=f"SpendBudget {self.name}"))
+            emit(events.StoreChanged(store=f"SpendBudget {self.name}", state="working"))
 
     def save_or_tell(self) -> None:
-        """Save; emit an error as StoreFailed instead of raising it, once until a save succeeds.
+        """Save; emit an error as StoreChanged instead of raising it, once until a save succeeds.
 
         Meanwhile no call is admitted, because its own save fails.
         """
@@ -188,7 +188,7 @@ class Book:
                 again, self._has_failed = self._has_failed, True
             if not again:
                 store = f"SpendBudget {self.name}"
-                emit(events.StoreFailed(store=store, degraded=False, failure=error.failure))
+                emit(events.StoreChanged(store=store, state="failed", failure=error.failure))
 
     def refusal(self, charge: Charge | None, waited: float | None) -> SpendLimitError:
         """Return the error for a call that was not admitted, or for an approval after a

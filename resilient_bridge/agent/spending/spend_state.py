@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import attrs
 
-from ...telemetry import events
 from ...values.fields import is_number, refuse
 
 
@@ -25,12 +24,9 @@ if TYPE_CHECKING:
 
 
 Amount: TypeAlias = Decimal | int | float | str
-SpendEventType: TypeAlias = (
-    type[events.SpendWarned]
-    | type[events.SpendPaused]
-    | type[events.SpendApproved]
-    | type[events.SpendCancelled]
-)
+"""An amount of money; a float is read as it is printed."""
+SpendNews: TypeAlias = Literal["warning", "paused", "approved", "cancelled"]
+"""The states of SpendChanged."""
 
 EXACT: Final = Context(prec=64, rounding=ROUND_UP)
 """The decimal context of all sums: amounts up to 10^15 with 30 decimals add up exactly.
@@ -103,15 +99,15 @@ class Charge:
 
 
 class Changes:
-    """Charges to wake and events to emit after a change; each event has the spent amount and the
-    limit then.
+    """Charges to wake and events to emit after a change; each event has the new state, the spent
+    amount and the limit then.
     """
 
     __slots__ = ("events", "woken")
 
     def __init__(self) -> None:
         self.woken: list[Charge] = []
-        self.events: list[tuple[SpendEventType, Decimal, Decimal]] = []
+        self.events: list[tuple[SpendNews, Decimal, Decimal]] = []
 
 
 class SpendAccount:
@@ -206,13 +202,13 @@ class SpendAccount:
     def approve(self, limit: Decimal) -> None:
         """Raise the limit; one that is no higher changes nothing.
 
-        A budget that stays paused emits SpendPaused again.
+        A budget that stays paused emits SpendChanged to "paused" again.
         """
         if limit <= self.limit:
             return
         self.limit = limit
         self.is_known = True  # the approval says how much may be spent from here on
-        self._note(events.SpendApproved)
+        self._note("approved")
         self._is_pause_reported = False
         self._settle()
 
@@ -224,7 +220,7 @@ class SpendAccount:
         for charge in waiting:
             charge.standing = "refused"
             self._changes.woken.append(charge)
-        self._note(events.SpendCancelled)
+        self._note("cancelled")
 
     def saved(self) -> dict[str, Any]:
         approved = EXACT.subtract(self.limit, self._own_limit)
@@ -312,16 +308,16 @@ class SpendAccount:
         self.reserved = EXACT.subtract(self.reserved, amount)
 
     def _tell(self) -> None:
-        """Note SpendWarned or SpendPaused when its state is entered, not again while it lasts."""
+        """Note "warning" or "paused" when its state is entered, not again while it lasts."""
         was_warned, self._is_warning_reported = self._is_warning_reported, self._is_warning()
         if self._is_warning_reported and not was_warned:
-            self._note(events.SpendWarned)
+            self._note("warning")
         was_paused, self._is_pause_reported = self._is_pause_reported, self._is_paused()
         if self._is_pause_reported and not was_paused:
-            self._note(events.SpendPaused)
+            self._note("paused")
 
-    def _note(self, event: SpendEventType) -> None:
-        self._changes.events.append((event, self.spent, self.limit))
+    def _note(self, state: SpendNews) -> None:
+        self._changes.events.append((state, self.spent, self.limit))
 
 
 def amount_of(path: str, value: object, *, above: bool = False, most: Decimal = _MOST) -> Decimal:

@@ -292,11 +292,11 @@ def _keep(task: asyncio.Future[Any]) -> None:
 
 def _tell_task(task: asyncio.Future[Any], name: str, seconds: float) -> None:
     if not task.done():
-        emit(events.TaskLeftBehind(name=name, seconds=seconds))
+        emit(events.CallLeftBehind(name=name, seconds=seconds, runs_in="task"))
 
 
 def _tell_thread(name: str, seconds: float) -> None:
-    emit(events.ThreadLeftBehind(name=name, seconds=seconds))
+    emit(events.CallLeftBehind(name=name, seconds=seconds, runs_in="thread"))
 
 
 def _error_of(task: asyncio.Future[Any]) -> BaseException | None:

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ...calls.outcome import Outcome
-    from ...calls.policy import EnvironmentSource, Policy, Source
+    from ...calls.policy import EnvironmentSource, Policy, SettingsSource
     from ...presets.bridge_policy import BridgePolicy
     from ...values.fields import Seconds
 
 
 P = ParamSpec("P")
-F = TypeVar("F", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Toolbox(TeachesNames):
@@ -82,7 +82,12 @@ class Toolbox(TeachesNames):
 
     @classmethod
     def from_config(
-        cls, source: Source, /, *, names: Mapping[str, Any] | None = None, env: EnvironmentSource = False
+        cls,
+        source: SettingsSource,
+        /,
+        *,
+        names: Mapping[str, Any] | None = None,
+        env: EnvironmentSource = False,
     ) -> Self:
         """Return an empty toolbox configured from a file, a dict or the environment.
 
@@ -116,7 +121,7 @@ class Toolbox(TeachesNames):
     # ---- adding -----------------------------------------------------------------------------------------------
 
     @overload
-    def tool(self, function: F, /) -> F: ...
+    def tool(self, function: Function, /) -> Function: ...
     @overload
     def tool(
         self,
@@ -127,7 +132,7 @@ class Toolbox(TeachesNames):
         required: bool | None = ...,
         idempotent: bool | None = ...,
         policy: Policy | BridgePolicy | None = ...,
-    ) -> Callable[[F], F]: ...
+    ) -> Callable[[Function], Function]: ...
     @taught
     def tool(
         self,

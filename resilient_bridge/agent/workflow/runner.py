@@ -80,8 +80,9 @@ class Run:
                 if self.state.status is WorkflowStatus.COMPLETED:
                     self.state = attrs.evolve(self.state, status=WorkflowStatus.RUNNING)
             emit(
-                events.WorkflowStarted(
+                events.WorkflowChanged(
                     workflow=self.state.workflow,
+                    status="running",
                     completed=len(self.state.checkpoints),
                     total=len(self._phases),
                 )
@@ -141,8 +142,11 @@ class Run:
     async def _complete(self, began: float) -> None:
         await self.keep(self.state.ended(WorkflowStatus.COMPLETED), twice=True)
         emit(
-            events.WorkflowCompleted(
+            events.WorkflowChanged(
                 workflow=self.state.workflow,
+                status="completed",
+                completed=len(self.state.checkpoints),
+                total=len(self._phases),
                 skipped=tuple(one.phase for one in self.state.skipped),
                 seconds=current_world().monotonic() - began,
             )
@@ -160,9 +164,10 @@ class Run:
         await self.keep(self.state.began(spec.name))
         number, total, began = self._number(spec), len(self._phases), current_world().monotonic()
         emit(
-            events.PhaseStarted(
+            events.PhaseChanged(
                 workflow=self.state.workflow,
                 phase=spec.name,
+                status="started",
                 run=self.state.starts,
                 number=number,
                 total=total,
@@ -185,9 +190,10 @@ class Run:
             self._under_way = None
         await self.keep(self.state.finished(checkpoint), twice=True)
         emit(
-            events.PhaseCompleted(
+            events.PhaseChanged(
                 workflow=self.state.workflow,
                 phase=spec.name,
+                status="completed",
                 seconds=current_world().monotonic() - began,
                 number=number,
                 total=total,
@@ -338,7 +344,19 @@ class Run:
                 continue
             remade.update(checkpoint.artifacts)
             await self.keep(state.warned(f"{failure.message}: it ran again"), twice=True)
-            emit(events.PhaseUndone(workflow=self.state.workflow, phase=spec.name, failure=failure))
+            self._emit_undone(spec, failure)
+
+    def _emit_undone(self, spec: PhaseSpec, failure: Failure) -> None:
+        emit(
+            events.PhaseChanged(
+                workflow=self.state.workflow,
+                phase=spec.name,
+                status="undone",
+                number=self._number(spec),
+                total=len(self._phases),
+                failure=failure,
+            )
+        )
 
     # ---- failures -----------------------------------------------------------------------------------------------
 
@@ -364,7 +382,7 @@ class Run:
             # A damaged file is overwritten; then only phases whose artifacts are gone run again.
             text = f"phase {spec.name} was done again: {failure.message}"
             await self.keep(state.interrupted().warned(text), twice=True)
-            emit(events.PhaseUndone(workflow=state.workflow, phase=spec.name, failure=failure))
+            self._emit_undone(spec, failure)
             await self._undo_what_does_not_hold()
             return
         failure = await self._with_fixes(failure, phase)
@@ -384,15 +402,25 @@ class Run:
         """Skip an optional phase, with a warning in the report; halt at a required one, or if it is fatal."""
         if spec.required or failure.severity is Severity.FATAL:
             await self.keep(state.halted(spec.name, failure), twice=True)
-            emit(events.WorkflowHalted(workflow=state.workflow, phase=spec.name, failure=failure))
+            emit(
+                events.WorkflowChanged(
+                    workflow=state.workflow,
+                    status="halted",
+                    completed=len(state.checkpoints),
+                    total=len(self._phases),
+                    phase=spec.name,
+                    failure=failure,
+                )
+            )
             return
         marked_skipped = state.marked_skipped(spec.name, current_world().now(), str(failure))
         warning = f"skipped optional phase {spec.name}: {failure}"
         await self.keep(marked_skipped.warned(warning), twice=True)
         emit(
-            events.PhaseSkipped(
+            events.PhaseChanged(
                 workflow=state.workflow,
                 phase=spec.name,
+                status="skipped",
                 number=self._number(spec),
                 total=len(self._phases),
                 reason="optional",

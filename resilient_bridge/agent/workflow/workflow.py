@@ -237,10 +237,11 @@ class Workflow(TeachesNames):
                 after = attrs.evolve(state, skipped=after.skipped)
             await self._file.save(after, twice=True)
             emit(
-                events.PhaseSkipped(
+                events.PhaseChanged(
                     at=now,
                     workflow=self._name,
                     phase=marked_skipped,
+                    status="skipped",
                     number=self.phases.index(marked_skipped) + 1,
                     total=len(self._phases),
                     reason=reason,
@@ -265,7 +266,15 @@ class Workflow(TeachesNames):
             phase = state.current_phase
             after = attrs.evolve(state.ended(WorkflowStatus.ABORTED), failure=None)
             await self._file.save(after, twice=True)
-            emit(events.WorkflowAborted(workflow=self._name, phase=phase))
+            emit(
+                events.WorkflowChanged(
+                    workflow=self._name,
+                    status="aborted",
+                    completed=len(after.checkpoints),
+                    total=len(self._phases),
+                    phase=phase,
+                )
+            )
             return self._report(after)
         finally:
             self._file.release()

@@ -36,14 +36,16 @@ def clock() -> float:
 
 def tell(circuit: CircuitState, previous: State, state: State, reason: str, now: float) -> None:  # noqa: ARG001 -- events carry where it went
     """Emit the event of a transition."""
-    key = circuit.key
-    if state in ("open", "isolated"):
-        wait = circuit.retry_after(now)
-        emit(events.CircuitOpened(key=key, reason=reason, retry_after=wait, failure=circuit.because))
-    elif state == "half_open":
-        emit(events.CircuitHalfOpened(key=key, reason=reason))
-    else:
-        emit(events.CircuitClosed(key=key, reason=reason))
+    is_open = state in ("open", "isolated")
+    emit(
+        events.CircuitChanged(
+            key=circuit.key,
+            state=state,
+            reason=reason,
+            retry_after=circuit.retry_after(now) if is_open else None,
+            failure=circuit.because if is_open else None,
+        )
+    )
 
 
 _own: Final[WeakSet[CircuitState]] = WeakSet()

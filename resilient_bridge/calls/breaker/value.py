@@ -32,11 +32,12 @@ from ...values.fields import (
     state_key,
 )
 from ...values.forms import takes
-from ...values.what import What, Whats, as_whats, whats
+from ...values.what import What, as_whats, whats
 from ..layer import Layer
 
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Self
 
     from ..shared.ports import CircuitRules
@@ -139,8 +140,8 @@ class Breaker(Layer):
         open_for: Seconds | Backoff = _IN_A_ROW_OPEN_FOR,
         probes: int = 1,
         slow_after: Seconds | None = None,
-        on: Whats = (),
-        ignore: Whats = (),
+        on: What | Collection[What] = (),
+        ignore: What | Collection[What] = (),
         lease: Seconds = 30.0,
         key: str | None = None,
     ) -> Self:

@@ -11,7 +11,7 @@ from ...errors.source_text import shown
 from ...values.fields import called, is_function, optional, path_of, refuse
 from ...values.fields import function as function_of
 from ...values.forms import takes
-from ...values.what import What, Whats, as_whats, whats
+from ...values.what import What, as_whats, whats
 from ..layer import Layer
 
 
@@ -83,13 +83,13 @@ class Fallback(Layer):
     if TYPE_CHECKING:
 
         def __attrs_init__(
-            self, ladder: object, on: Whats, acknowledge: object, may_have_run: object
+            self, ladder: object, on: What | Collection[What], acknowledge: object, may_have_run: object
         ) -> None: ...
 
     def __init__(
         self,
         *ladder: Callable[..., Any],
-        on: Whats = (),
+        on: What | Collection[What] = (),
         acknowledge: Callable[[Failure], bool | Awaitable[bool]] | None = None,
         may_have_run: bool | Collection[Callable[..., Any]] = False,
     ) -> None:

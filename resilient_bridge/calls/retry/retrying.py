@@ -375,7 +375,10 @@ class Retrying:
     def _note(self, stop: Stopped, seconds: float, error: BaseException, attempt: CallFrame) -> str:
         if stop == "not_idempotent" and self.calls == 1:
             sent = f" ({self.requests} requests were sent inside of it)" if self.requests > 1 else ""
-            return f"not repeated: it may have run{sent}; {self.plan.allowed_by} allows it"
+            look = "find out before you call it again"
+            return (
+                f"not repeated: it may have run{sent}; {look}. If twice does no harm: {self.plan.allowed_by}"
+            )
         if stop == "not_retryable" and self.calls == 1:
             if not self.permission or self.plan.matcher.most == 1:
                 return ""  # nothing could have been repeated anyway

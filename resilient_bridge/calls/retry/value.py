@@ -24,9 +24,9 @@ from ...values.fields import (
     optional,
     seconds,
 )
-from ...values.foreign import Wait, check_wait
+from ...values.foreign import WaitSchedule, check_wait
 from ...values.rule import Rule, Rules, as_rules, check_rules
-from ...values.what import What, Whats, as_whats, whats
+from ...values.what import What, as_whats, whats
 from ..layer import Layer
 from .budget import RetryBudget
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from tenacity.stop import stop_base
 
 
-def _as_on(value: Whats | retry_base | Collection[What | retry_base]) -> tuple[What, ...]:
-    return as_whats(cast("Whats", value))
+def _as_on(value: What | Collection[What] | retry_base | Collection[What | retry_base]) -> tuple[What, ...]:
+    return as_whats(cast("What | Collection[What]", value))
 
 
 # Chosen by bench/request_storms.py; docs/strategies/retry.md has the numbers. A call has a caller
@@ -84,7 +84,7 @@ class Retry(Layer):
     on_result: Callable[[Any], bool] | None = attrs.field(
         default=None, validator=optional(function("a function of the returned value, or None"))
     )
-    backoff: Wait = attrs.field(default=_BACKOFF, validator=check_wait)
+    backoff: WaitSchedule = attrs.field(default=_BACKOFF, validator=check_wait)
     rules: Mapping[Any, Rule] = attrs.field(default=Rules(), converter=as_rules, validator=check_rules)
     max_retry_after: float = attrs.field(default=120.0, converter=as_seconds, validator=seconds())
     budget: RetryBudget | None = attrs.field(

@@ -40,7 +40,7 @@ def run_in_thread(function: Callable[..., Any], plan: Plan) -> Callable[..., Any
                 return work.result()
         finally:
             del work  # it holds the error that holds this frame
-        emit(events.ThreadLeftBehind(name=plan.name, seconds=seconds))
+        emit(events.CallLeftBehind(name=plan.name, seconds=seconds, runs_in="thread"))
         raise deadline_passed(attempt) if is_last else timed_out(seconds, None)
 
     return call

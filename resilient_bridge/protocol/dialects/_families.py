@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from ._json import Body
 
     Ask: TypeAlias = str | Mapping[str, Any]
+    """How missed events are asked for: a field of the URL's query, or a frame with the text
+    "{position}".
+    """
 
 
 @taught

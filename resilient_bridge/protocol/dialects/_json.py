@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     Body: TypeAlias = dict[str, Any]
     Read: TypeAlias = Callable[[Body], tuple[Fact, ...]]
+    """Reads a decoded frame; returns the facts in it."""
 
 
 def framed(**names: Any) -> Dialect:

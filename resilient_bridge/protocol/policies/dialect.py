@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 Name: TypeAlias = "str | None"
+"""The word that the server uses; None where it has none."""
 
 
 def _is_word(value: object) -> bool:

@@ -33,6 +33,7 @@ Meaning: TypeAlias = Literal[
     "misuse",
     "passing",
 ]
+"""What the end of a connection means to the client."""
 
 #: what each means in the codes that every other part reads
 CODES: Final[Mapping[Meaning, str]] = {

@@ -173,7 +173,7 @@ class Exchange:
             if is_trial:
                 # A listener may raise these: in this thread they end no program.
                 with suppress(KeyboardInterrupt, SystemExit):
-                    emit(events.StoreRecovered(store=self.name))
+                    emit(events.StoreChanged(store=self.name, state="working"))
             elif not (self.is_up or self.is_closed):
                 # a call gave up, so every question has been answered with None
                 with self.lock:
@@ -271,7 +271,7 @@ class Exchange:
             self.lock.notify_all()
         if is_first:
             failure = Failure.of("SYS_STORE_UNAVAILABLE", f"{self.name} is away: {why}")
-            emit(events.StoreFailed(store=self.name, degraded=True, failure=failure))
+            emit(events.StoreChanged(store=self.name, state="failed", degraded=True, failure=failure))
         for question in questions:
             question.answer(None)
 

@@ -45,8 +45,8 @@ class RedisState(Value):
 
     A call waits for Redis at most `timeout` seconds, and rarely at all: a closed circuit costs no
     round trip. While Redis is unavailable, too slow or full, each process decides alone
-    (`StoreFailed`). Redis is tried again after `retry_after` seconds, then after twice as long each
-    time, up to 30 s; once it answers, its state counts again (`StoreRecovered`).
+    (`StoreChanged`). Redis is tried again after `retry_after` seconds, then after twice as long each
+    time, up to 30 s; once it answers, its state counts again (`StoreChanged`).
 
     One thread talks to Redis, from the first call until `close()`; this is a context manager. It is
     compared by its settings and pickled as its settings, password included. ConfigError names a bad

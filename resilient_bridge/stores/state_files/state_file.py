@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 Source: TypeAlias = Literal["file", "backup", "salvaged", "new"]
+"""Where a loaded value is from."""
 
 _FIELD: Final = "StateFile.path"
 

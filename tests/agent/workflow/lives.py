@@ -75,10 +75,10 @@ def live(program, reported):
     with Path(LEDGER).open("a", buffering=1) as ledger:
 
         def write(event):
-            if isinstance(event, rb.events.PhaseStarted):
+            if isinstance(event, rb.events.PhaseChanged) and event.status == "started":
                 ledger.write(f"began {event.phase}\n")
                 points.point()  # inside of the phase, before its first step
-            elif isinstance(event, rb.events.PhaseCompleted):
+            elif isinstance(event, rb.events.PhaseChanged) and event.status == "completed":
                 ledger.write(f"finished {event.phase}\n")
                 points.point()
 
