@@ -177,10 +177,10 @@ MEMBERS: Final[Mapping[str, Mapping[str, str]]] = {
 class FrozenValueError(FrozenInstanceError):
     """A field of a value was assigned; its text says how a changed copy is made."""
 
-    def __init__(self, value: object, name: str, given: object) -> None:
+    def __init__(self, value: object, name: str, assigned: object) -> None:
         """Take the value, the field, and what was to be assigned."""
         AttributeError.__init__(self)
-        self._about = type(value).__name__, name, code(given)
+        self._about = type(value).__name__, name, code(assigned)
 
     def __str__(self) -> str:
         """Return what was wanted, what was got, and what to write."""
