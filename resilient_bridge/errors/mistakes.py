@@ -333,11 +333,11 @@ def wrong_field(value: Any, name: str, passed: object, known: list[str]) -> Mist
     if meaning.startswith("rb.Policy("):
         call.write(meaning, name, passed)
         write = call.line().replace("rb.Policy(", "policy.replace(", 1)
-        return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", name, write)
+        return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", repr(name), write)
     written = call.line().removeprefix(f"{spelled(owner)}(")
     variable = "policy" if owner in {"Policy", "BridgePolicy"} else owner.lower()
     write = f"{variable}.evolve({written}" if written != ")" else ""
-    return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", name, write)
+    return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", repr(name), write)
 
 
 def _named_apart(args: tuple[Any, ...]) -> str:

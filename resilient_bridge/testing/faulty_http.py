@@ -64,7 +64,8 @@ class HTTPServer:
     an answer.
 
         with rb.testing.HTTPServer(503) as server:
-            httpx.Client(transport=rb.HTTPTransport()).get(server.url)
+            with httpx.Client(transport=rb.HTTPTransport()) as client:
+                client.get(server.url)
             assert server.seen == ["GET /: 503", "GET /: 200"]
     """
 
