@@ -224,7 +224,7 @@ MISTAKES = [
     ("rb.testing.virtual_time().advance(1)", "with rb.testing.virtual_time() as clock:"),
     ("rb.named('httpx.ReadTimeout')", 'rb.named("httpx", "ReadTimeout")'),
     ("rb.BridgeError('boom')", "rb.BridgeError(rb.Failure.of('SYS_INTERNAL_ERROR', 'boom'))"),
-    ("rb.load('nowhere/nope.toml')", "write that file, with a first line"),
+    ("rb.load('nowhere/nope.toml')", "create it with a first line"),
     ("rb.listen('x')", "with rb.listen(print):"),
 ]  # fmt: skip
 
