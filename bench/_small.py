@@ -16,8 +16,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 OURS = "resilient-bridge"  # other relays would have to be installed
-ARGUMENTS = {
-    "comparison": ["--quick"],
+ARGUMENTS = {  # of the comparison the rows without servers and waits
+    "comparison": ["--quick", "--rows", "first_wait,effects,success,repeat"],
     "mcp_latency": ["1", OURS],
     "mcp_relays": ["--only", OURS, "--scenario", "features"],
     "reconnect_storms": ["1", "--small"],

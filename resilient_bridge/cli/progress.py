@@ -54,9 +54,9 @@ class Progress(StatusLine):
         if isinstance(event, events.WorkflowChanged) and event.status == "running":
             self._done, self._total = event.completed, event.total
         elif isinstance(event, events.PhaseChanged) and event.status != "undone":
-            has_begun = event.status == "started"
-            self._phase = redact(event.phase) if has_begun else ""
-            self._done = event.number - has_begun
+            is_started = event.status == "started"
+            self._phase = redact(event.phase) if is_started else ""
+            self._done = event.number - is_started
             self._total = event.total
             self._began = REAL.monotonic()
 

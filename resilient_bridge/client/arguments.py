@@ -196,7 +196,7 @@ def message_of(
         if isinstance(payload, bytes):
             wanted = "send(type, {…}), as this dialect speaks JSON; bytes need frames of your own (decode=, encode=)"
             raise config_error("send", wanted, "bytes")
-        if payload is None and isinstance(type_, str):
+        if payload is None:
             write = f'await bridge.send({type_!r}, {{"key": "value"}})'
             raise config_error(
                 "send", "send(type, payload), as this dialect has types", "a type alone", write=write

@@ -108,6 +108,11 @@ class ConfigError(BridgeError, ValueError):
 class ArgumentError(ConfigError, TypeError):
     """A call that does not fit: an unknown or missing argument, or another use of an object.
 
+        try:
+            rb.Retry(max_attempts=3)
+        except TypeError as error:
+            print(str(error).rpartition("; ")[2])      # write rb.Retry(attempts=3)
+
     It is both, so that those who catch Python's TypeError and those who catch ConfigError get it.
     """
 

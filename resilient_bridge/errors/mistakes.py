@@ -323,32 +323,32 @@ def wrong_use(value: Any, args: tuple[Any, ...]) -> Mistake:
     return _one(name, wanted, got, line)
 
 
-def wrong_field(value: Any, name: str, given: object, known: list[str]) -> Mistake:
-    """Return what is wrong about a field that a value has not, given to its `evolve`."""
+def wrong_field(value: Any, name: str, passed: object, known: list[str]) -> Mistake:
+    """Return what is wrong about a field that a value has not, passed to its `evolve`."""
     owner = type(value).__name__
     meaning = meaning_of(owner, name, known)
     call = _Call(owner, _Takes((), tuple(known), (), has_any=False, by_position_only=frozenset()))
     if meaning and not meaning.startswith(("!", "rb.", "{line}")) and ":" not in meaning:
-        call.write(meaning, name, given)
+        call.write(meaning, name, passed)
     if meaning.startswith("rb.Policy("):
-        call.write(meaning, name, given)
+        call.write(meaning, name, passed)
         write = call.line().replace("rb.Policy(", "policy.replace(", 1)
-        return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", name, write)
+        return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", repr(name), write)
     written = call.line().removeprefix(f"{spelled(owner)}(")
     variable = "policy" if owner in {"Policy", "BridgePolicy"} else owner.lower()
     write = f"{variable}.evolve({written}" if written != ")" else ""
-    return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", name, write)
+    return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", repr(name), write)
 
 
 def _named_apart(args: tuple[Any, ...]) -> str:
     """Return `named("httpx", "ReadTimeout")` for `named("httpx.ReadTimeout")` and `named(ReadTimeout)`."""
     if len(args) != 1:
         return ""
-    (given,) = args
-    if isinstance(given, type):
-        top = given.__module__.partition(".")[0]
-        return given.__name__ if top == "builtins" else f'rb.named("{top}", "{given.__name__}")'
-    package, _, name = given.replace(":", ".").rpartition(".") if isinstance(given, str) else ("", "", "")
+    (passed,) = args
+    if isinstance(passed, type):
+        top = passed.__module__.partition(".")[0]
+        return passed.__name__ if top == "builtins" else f'rb.named("{top}", "{passed.__name__}")'
+    package, _, name = passed.replace(":", ".").rpartition(".") if isinstance(passed, str) else ("", "", "")
     return (
         f'rb.named("{package.partition(".")[0]}", "{name}")'
         if package.partition(".")[0].isidentifier()

@@ -44,7 +44,7 @@ NAMES: Final[Mapping[str, str]] = {
     **_all("before_sleep_log before_log after_log add_listener on subscribe set_logger hooks", "rb.listen(print)"),
     **_all("Client AsyncClient WebSocketClient WebSocket WebSocketBridge connect ReconnectingWebSocket WebsocketClient Connection AsyncBridgeClient WSClient websocket Bridges BridgeConnection create_connection ws", 'rb.BridgeClient("wss://host/ws")'),
     **_all("serve Server WebSocketServer", "rb.testing.BridgeServer()"),
-    **_all("reconnect auto_reconnect Reconnector ReconnectingClient resilient_client", 'rb.reconnecting(lambda: Client("https://host/mcp"))'),
+    **_all("reconnect auto_reconnect Reconnector ReconnectingClient resilient_client MCPClient ClientSession MCP McpClient", 'rb.reconnecting(lambda: Client("https://host/mcp"))'),
     **_all("protect instrument patch wrapped resilient_wrap wrap_client", "rb.wrap(AsyncOpenAI())"),
     **_all("timeout AttemptTimeout Timeouts TimeLimit with_timeout", "rb.Timeout(10)"),
     **_all("TimeoutError TimeoutException AsyncTimeoutError TimeoutExpired", "TimeoutError  # Python's own: rb.errors.AttemptTimeoutError is one"),
@@ -177,10 +177,10 @@ MEMBERS: Final[Mapping[str, Mapping[str, str]]] = {
 class FrozenValueError(FrozenInstanceError):
     """A field of a value was assigned; its text says how a changed copy is made."""
 
-    def __init__(self, value: object, name: str, given: object) -> None:
+    def __init__(self, value: object, name: str, assigned: object) -> None:
         """Take the value, the field, and what was to be assigned."""
         AttributeError.__init__(self)
-        self._about = type(value).__name__, name, code(given)
+        self._about = type(value).__name__, name, code(assigned)
 
     def __str__(self) -> str:
         """Return what was wanted, what was got, and what to write."""

@@ -186,15 +186,15 @@ def _usual(owner: str, field: str, received: object) -> str:
         )
     if (
         isinstance(received, type)
-        and (place := address(received.__name__))
+        and (public_name := address(received.__name__))
         and not issubclass(received, BaseException)
     ):
-        return _instance(place, received, found)
+        return _instance(public_name, received, found)
     return found
 
 
-def _instance(place: str, kind: type, found: str) -> str:
-    if found.startswith(f"{place}("):
+def _instance(public_name: str, kind: type, found: str) -> str:
+    if found.startswith(f"{public_name}("):
         return found
     same = {
         "Retry": "()",
@@ -211,7 +211,7 @@ def _instance(place: str, kind: type, found: str) -> str:
     }
     same |= {"RedisStore": '("redis://localhost:6379/0")', "RedisState": '("redis://localhost:6379/0")'}
     same |= {"Policy": "(rb.Retry())"}
-    return place + same.get(kind.__name__, "()")
+    return public_name + same.get(kind.__name__, "()")
 
 
 def _seconds(text: str) -> str:
@@ -374,8 +374,8 @@ def _layer(received: object) -> str:
     name = type(received).__name__
     if name in {"Retry", "Breaker", "Timeout", "Deadline", "Bulkhead", "RateLimit", "Fallback", "Policy"}:
         return code(received)
-    if isinstance(received, type) and (place := address(received.__name__)):
-        return _instance(place, received, "")
+    if isinstance(received, type) and (public_name := address(received.__name__)):
+        return _instance(public_name, received, "")
     if isinstance(received, list | tuple) and received:
         return ", ".join(map(_layer, cast("Any", received)))
     if isinstance(received, int) and not isinstance(received, bool) and received > 0:
@@ -418,8 +418,8 @@ def _dialect(owner: str, received: object) -> str:
 
 def _store(owner: str, received: object) -> str:
     if isinstance(received, type):
-        place = address(received.__name__)
-        return _instance(place, received, "") if place else f'{received.__name__}("bridge.db")'
+        public_name = address(received.__name__)
+        return _instance(public_name, received, "") if public_name else f'{received.__name__}("bridge.db")'
     return example(owner, "store")
 
 

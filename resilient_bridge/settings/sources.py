@@ -125,7 +125,7 @@ def _instead(source: object) -> str:
         near = []
     if near:
         return f"; write rb.load({str(folder / near[0])!r})"
-    return f" (looked in {Path(text).absolute().parent}); write a first line into it, such as retry = {{attempts = 4}}"
+    return f" (looked in {Path(text).absolute().parent}); create it with a first line such as retry = {{attempts = 4}}"
 
 
 def _form(path: Path) -> str:

@@ -38,8 +38,7 @@ def log_event(event: Event) -> None:
     level = event.__level__()
     if not level or (event.__by_strangers__ and not _has_room(type(event).__name__)):
         return
-    if _is_read(level):  # the text takes longer
-        say(level, event.__text__(), event)
+    say(level, event.__text__, event)
 
 
 # A retry is bounded by its call, a reconnect by its schedule; what strangers cause is not.
@@ -79,20 +78,11 @@ def log_listener_failure(listener: Callable[..., Any], error: BaseException) -> 
     )
 
 
-def _is_read(level: str) -> bool:
-    try:
-        import logging
-
-        return logging.getLogger("resilient_bridge").isEnabledFor(
-            logging.getLevelNamesMapping()[level.upper()]
-        )
-    except Exception:  # noqa: BLE001 -- a broken logging set-up must not break a call
-        return False
-
-
-def say(level: str, text: str, event: Event | None = None) -> None:
+def say(level: str, text: str | Callable[[], str], event: Event | None = None) -> None:
     """Log a line, masked, with the fields of its event for formatters that print them. Never
     raises.
+
+    A `text` that is a function is called only if somebody reads that level.
     """
     try:
         import logging
@@ -102,6 +92,10 @@ def say(level: str, text: str, event: Event | None = None) -> None:
         if logger.isEnabledFor(number):
             from .log_fields import log_fields
 
-            logger.log(number, redact(text), extra=None if event is None else log_fields(event))
+            logger.log(
+                number,
+                redact(text if isinstance(text, str) else text()),
+                extra=None if event is None else log_fields(event),
+            )
     except Exception:  # noqa: BLE001, S110 -- a broken log handler must not break a connection
         pass

@@ -99,8 +99,8 @@ class Measures:
             self._count(event.failure, event, found)
 
     def _circuit(self, event: Any, found: list[Measurement]) -> None:
-        state = _TRANSITIONS.get(event.state, event.state)
-        found.append(Measurement(known.TRANSITIONS, 1, (event.key, state)))
+        state: str = event.state
+        found.append(Measurement(known.TRANSITIONS, 1, (event.key, _TRANSITIONS.get(state, state))))
 
     # ---- links ------------------------------------------------------------------------------------------------------
 

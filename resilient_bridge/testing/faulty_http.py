@@ -14,6 +14,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Self
 
+from ..errors import config_error, is_count
 from .loopback_http import LoopbackHTTPServer, QuietHandler, hold_port
 
 
@@ -63,11 +64,20 @@ class HTTPServer:
     an answer.
 
         with rb.testing.HTTPServer(503) as server:
-            httpx.Client(transport=rb.HTTPTransport()).get(server.url)
+            with httpx.Client(transport=rb.HTTPTransport()) as client:
+                client.get(server.url)
             assert server.seen == ["GET /: 503", "GET /: 200"]
     """
 
     def __init__(self, *answers: int | HTTPFault, body: object = None) -> None:
+        for index, answer in enumerate(answers):
+            if not isinstance(answer, HTTPFault) and not (is_count(answer) and 200 <= answer <= 599):
+                raise config_error(
+                    f"HTTPServer.answers[{index}]",
+                    "a status from 200 to 599, or an HTTPFault",
+                    answer,
+                    write="rb.testing.HTTPServer(503, rb.testing.HTTPFault.CUT)",
+                )
         self._answers = answers
         self.body = json.dumps({"ok": True} if body is None else body).encode()
         self.effects: Counter[str] = Counter()

@@ -79,10 +79,10 @@ class Value(metaclass=Taught):
         return cast("Self", attrs.evolve(cast("Any", self), **fields))
 
 
-def _refuse_field(value: Value, name: str, given: object, known: list[str]) -> NoReturn:
+def _refuse_field(value: Value, name: str, passed: object, known: list[str]) -> NoReturn:
     from ..errors.mistakes import wrong_field
 
-    raise argument_error(wrong_field(value, name, given, known))
+    raise argument_error(wrong_field(value, name, passed, known))
 
 
 def _compared(value: Value) -> tuple[object, ...]:

@@ -178,6 +178,7 @@ async def test_a_request_brings_its_own_policy(kind):
         ("rb.policy", False),
         ("rb.idempotent", "yes"),
         ("rb.idempotent", []),
+        ("rb.idempotnet", True),
     ],
 )
 async def test_a_wrong_extension_is_named(kind, name, value):

@@ -195,7 +195,7 @@ async def test_damage_is_reported_and_the_backup_counts(path):
     again, heard = SpendBudget(10, path=path), []
     with rb.listen(lambda event: heard.append((type(event).__name__, again.status().spent))):
         assert again.status().spent == 7
-    assert heard == [("state set aside", 7)]
+    assert heard == [("StateSetAside", 7)]
 
 
 def test_numbers_that_were_not_saved_are_damage(path):

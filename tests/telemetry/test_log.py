@@ -120,6 +120,14 @@ def test_a_broken_handler_does_not_reach_the_emitter():
         logger.removeFilter(broken)
 
 
+def test_an_event_whose_line_cannot_be_made_does_not_reach_the_emitter(log):
+    """A field that belongs to this state is missing; listeners get the event, and the log has no line."""
+    heard = []
+    with listen(heard.append):
+        emit(events.PhaseChanged(workflow="w", phase="a", status="completed", number=1, total=1))
+    assert (len(heard), log.records) == (1, [])
+
+
 TIMED_OUT = Failure.of("CONN_TIMEOUT", cause=TimeoutError())
 LATE = Failure.of("CONN_TIMEOUT", "no answer to the join")
 

@@ -114,3 +114,10 @@ def test_no_thread_remains():
     for thread in set(threading.enumerate()) - before:
         thread.join(5)
         assert not thread.is_alive(), thread
+
+
+@pytest.mark.parametrize("answer", [[503, 200], "503", 99])
+def test_u02_a_server_refuses_what_is_no_answer(answer):
+    """Before it listens, with a line to write."""
+    with pytest.raises(rb.ConfigError, match=r"answers\[1\].*write rb\.testing\.HTTPServer\(503"):
+        rb.testing.HTTPServer(200, answer)

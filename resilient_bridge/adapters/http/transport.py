@@ -73,6 +73,10 @@ _OURS: Final = "rb.transport"  # marks a request while one of our transports has
 _ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True}'
 # the generated key, which does not permit repeats; redirects inherit it
 _OWN_KEY: Final = "rb.idempotency_key"
+# the first two are for users; a misspelt one would be no permission, and no word about it
+_KNOWN: Final = frozenset(
+    {"rb.policy", "rb.idempotent", _OURS, _OWN_KEY, "rb.counted", "rb.redirected", "rb.token"}
+)
 
 
 def _add_library_base(error: BridgeError, request: Any) -> None:
@@ -226,6 +230,12 @@ class HTTPTransport(_Bases):
     def _protected_for(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
         """Return the function that sends a request under its policy, by origin and permission."""
         extensions, url = request.extensions, request.url
+        for name in extensions:
+            if name not in _KNOWN and name.startswith("rb."):
+                here = f'request.extensions["{name}"]'
+                raise config_error(
+                    here, "rb.idempotent or rb.policy", name, write='extensions={"rb.idempotent": True}'
+                )
         if self._inner is None:
             with self._making:
                 if self._inner is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from types import FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ...calls.policy import Policy
@@ -114,7 +114,8 @@ def wrap(
             ),
         )
     if methods is None and (
-        isinstance(client, type | FunctionType | MethodType | ModuleType | str) or client is None
+        isinstance(client, type | FunctionType | BuiltinFunctionType | MethodType | ModuleType | str)
+        or client is None
     ):
         wanted = "an object with methods, such as a client of openai; a function is decorated"
         raise config_error("wrap.client", wanted, client)
