@@ -11,9 +11,9 @@ from tests.test_examples import FRAMEWORKS, printed
 
 @pytest.mark.parametrize("path", FRAMEWORKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default")  # what frameworks warn of while they are imported is theirs
-def test_the_program_under_a_framework_prints_what_it_says(path, capsys):
-    """Run as a program, from its file alone, with the real framework."""
+def test_the_program_under_a_framework_prints_what_it_says(path, capfd):
+    """Run as a program, from its file alone, with the real framework; its servers need a stderr with a descriptor."""
     expected = printed(path)
     assert expected
     runpy.run_path(str(path), run_name="__main__")
-    assert capsys.readouterr().out.splitlines() == expected
+    assert capfd.readouterr().out.splitlines() == expected

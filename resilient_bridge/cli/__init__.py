@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
-from typing import Final, NoReturn
+from typing import Final
 
 from .commands import parser
-from .printing import complain, discard_output, is_unread
+from .printing import discard_output, is_unread
 
 
 __all__ = ["main"]
@@ -57,25 +57,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parsed(words: list[str]) -> argparse.Namespace:
     command: list[str] | None = None
-    # the words after -- are another program's command, with its options
-    if words[:1] in (["mcp"], ["doctor"]) and "--" in words:
-        words, command = words[: words.index("--")], words[words.index("--") + 1 :]
     every = parser()
-    arguments, rest = every.parse_known_args(words)
-    if rest:
-        _refuse(every, words[0], getattr(arguments, "mcp" if words[0] == "doctor" else "url", None), rest)
+    if words[:1] in (["mcp"], ["doctor"]):
+        ours, command = every.commands[words[0]].split_command(words[1:])
+        words = [words[0], *ours]
+    arguments = every.parse_args(words)
     arguments.command, arguments.words = command, words[1:]
     return arguments
-
-
-def _refuse(every: argparse.ArgumentParser, name: str, server: str | None, rest: list[str]) -> NoReturn:
-    """Print the error about the words that no option takes, and end with exit code 2.
-
-    If a server's command has no `--` before it, only its first word is shown: a key may follow.
-    """
-    if name in ("mcp", "doctor") and server and not server.startswith(("http://", "https://")):
-        raise SystemExit(complain(name, f"a URL, or -- before a command, expected, got {server!r}"))
-    every.error(f"unrecognized arguments: {' '.join(rest)}")
 
 
 class _EnvironmentError(Exception):

@@ -9,7 +9,9 @@ from typing import Final, TypeAlias
 from .. import __version__
 from .mcp_options import EPILOG, EXAMPLES, add_mcp
 from .options import (
+    FETCHING,
     PRESETS,
+    SECONDS,
     SHELLS,
     Parser,
     fault_plan,
@@ -34,8 +36,8 @@ or a file of receipts that cannot be used; 3 a message ended without confirmatio
 _DOCTOR: Final = """With --bridge it connects, waits for an event, cuts the connection itself, and looks at what comes after that. It sends what the
 dialect itself sends, and nothing else, unless both --probe-type and --probe-runs-twice are given. With --mcp it starts a server of its own
 (at a URL: opens sessions of its own), asks for lists, ends it and starts it again; it calls no tool but that of --probe-tool. Exit codes:
-0 found out; 1 it could not connect or start, or was refused, and says why; 2 wrong usage, or a dialect that needs arguments; 3, of an MCP
-server, problems that the page marks with (!)."""
+0 found out; 1 it could not connect or was refused, or the MCP server did not start, or gave no answer within --seconds; 2 wrong usage, or a
+dialect that needs arguments; 3, of an MCP server, problems that the page marks with (!), or it started and was not examined to the end within --seconds."""
 _CHECK: Final = """Names of functions are let pass and listed, because only your program has them. Exit codes: 0 all is right; 1 it is not, each
 mistake with its path and line; 2 wrong usage, or no such file."""
 _DIALECT: Final = (
@@ -50,7 +52,7 @@ resilient-bridge completion fish > ~/.config/fish/completions/resilient-bridge.f
 _JOBS: Final = """Resilience for agents and their bridges, on the command line.
 
 put a relay in front of an MCP server, which may then crash or restart; this prints the entry for your client's configuration:
-  resilient-bridge mcp --print-config json -- npx -y @modelcontextprotocol/server-memory
+  resilient-bridge mcp --print-config json npx -y @modelcontextprotocol/server-memory
 
 see a client survive a broken line, restarts and lost sessions:
   resilient-bridge demo
@@ -81,6 +83,7 @@ def parser() -> Parser:
             command = commands.add_parser(name, help=text, description=description, epilog=epilog)
             command.set_defaults(run=f"{name}:run")
             add_options(command)
+            every.commands[name] = command
         lines = commands._choices_actions[-len(members) :]  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- argparse lists all commands in one group
         every.add_argument_group(group)._group_actions.extend(lines)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- as above
     commands.help = argparse.SUPPRESS
@@ -187,7 +190,7 @@ def _add_pipe(pipe: argparse.ArgumentParser) -> None:
 
 
 def _add_doctor(doctor: argparse.ArgumentParser) -> None:
-    doctor.usage = "%(prog)s --bridge URL [OPTIONS]\n       %(prog)s --mcp [OPTIONS] URL\n       %(prog)s --mcp [OPTIONS] -- COMMAND …"
+    doctor.usage = "%(prog)s --bridge URL [OPTIONS]\n       %(prog)s --mcp URL [OPTIONS]\n       %(prog)s --mcp [OPTIONS] COMMAND …"
     which = doctor.add_mutually_exclusive_group(required=True)
     which.add_argument("--bridge", metavar="URL", help="ws:// or wss:// address of the bridge")
     which.add_argument(
@@ -195,7 +198,7 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="URL",
-        help="an MCP server: its address, or after -- the command that starts it",
+        help="an MCP server: its address, or after our options the command that starts it",
     )
     doctor.add_argument(
         "--header",
@@ -222,9 +225,8 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
     doctor.add_argument(
         "--seconds",
         type=seconds,
-        default=20.0,
         metavar="N",
-        help="how long it may take altogether (default: %(default)g)",
+        help=f"how long it may take altogether (default: {SECONDS:g}; {FETCHING:g} for npx, uvx and others that fetch a package)",
     )
     doctor.add_argument(
         "--probe-type",

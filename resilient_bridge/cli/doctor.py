@@ -23,7 +23,7 @@ from .doctor_promise import notes_of, promise_of
 from .doctor_rows import Row, data_of, page_width, rows_of, table_of
 from .doctor_steps import Limits, examine
 from .doctor_values import Findings
-from .options import token_from
+from .options import SECONDS, token_from
 from .printing import USAGE, complain, show
 from .status_line import status_on_stderr
 
@@ -93,7 +93,7 @@ async def _watched(arguments: argparse.Namespace, token: str | None, dialect: Sp
 
 
 async def _report(arguments: argparse.Namespace, token: str | None, dialect: Spelled | None) -> Report:
-    limits = Limits.of(arguments.seconds, asyncio.get_running_loop().time())
+    limits = Limits.of(arguments.seconds or SECONDS, asyncio.get_running_loop().time())
     first: Look | None = None
     if dialect is None:
         first = await look(arguments.bridge, connecting=limits.connecting, listening=limits.listening)

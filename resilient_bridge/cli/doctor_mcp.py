@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from pathlib import Path
 from typing import Any, Final, cast
 
 from ..errors import redact
@@ -16,18 +17,21 @@ from .doctor_mcp_page import Page, describe_tools, look_around, look_for_modern,
 from .doctor_mcp_talk import Talk, tools_of
 from .doctor_rows import Row, page_width, table_of
 from .mcp_options import server_of
+from .options import FETCHING, SECONDS
 from .printing import complain, show
 from .status_line import status_on_stderr
 
 
 FOUND_OUT, NOT_STARTED, RISKS = 0, 1, 3
+_FETCHERS: Final = ("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx", "docker", "podman")
 _GONE: Final = 6.0  # seconds for a child to end after its input was closed
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Examine the server and print the findings.
 
-    Return 0 without problems, 1 if no MCP server starts, 2 for wrong usage, 3 with problems.
+    Return 0 without problems; 1 if the server did not start or answer in time; 2 for wrong usage; 3
+    with problems, or if a server that started was not examined to the end in time.
     """
     try:
         server = server_of(arguments.mcp or None, arguments.command)
@@ -39,8 +43,12 @@ def run(arguments: argparse.Namespace) -> int:
         code = asyncio.run(_bounded(server, arguments, probe, page))
     except TimeoutError:
         has_started = page.data.get("starts")
-        reached = "" if has_started else ": no answer to initialize; a longer time is --seconds N"
-        page.row("time", f"not done within {arguments.seconds:g} s{reached}", "it took too long")
+        reached = ""
+        if not has_started:
+            fetcher = _fetcher_of(arguments.command)
+            perhaps = f"{fetcher} may be fetching the package; " if fetcher else ""
+            reached = f": no answer to initialize; {perhaps}--seconds N gives it longer"
+        page.row("time", f"not done within {seconds_of(arguments):g} s{reached}", "it took too long")
         code = RISKS if has_started else NOT_STARTED
     if code == FOUND_OUT and page.problems:
         code = RISKS
@@ -50,6 +58,19 @@ def run(arguments: argparse.Namespace) -> int:
         else _text(server, page)
     )
     return show("doctor", text) or code
+
+
+def seconds_of(arguments: argparse.Namespace) -> float:
+    """Return the seconds that the examination may take: longer for a program that fetches a package."""
+    if arguments.seconds is not None:
+        return float(arguments.seconds)
+    return FETCHING if _fetcher_of(arguments.command) else SECONDS
+
+
+def _fetcher_of(command: list[str] | None) -> str:
+    """Return the program of a command if its first start fetches a package, else ""."""
+    name = Path(command[0]).stem if command else ""
+    return name if name in _FETCHERS else ""
 
 
 def _probe_of(tool: str | None, text: str | None) -> dict[str, Any]:
@@ -70,7 +91,7 @@ async def _bounded(
     server: dict[str, Any], arguments: argparse.Namespace, probe: dict[str, Any], page: Page
 ) -> int:
     with status_on_stderr(lambda seconds: f"looking at the server, {seconds:.0f} s"):
-        async with asyncio.timeout(arguments.seconds):
+        async with asyncio.timeout(seconds_of(arguments)):
             if "command" in server:
                 return await _examine_command(server["command"], arguments, probe, page)
             from .doctor_mcp_http import examine_url
@@ -122,7 +143,8 @@ async def _leave(talk: Talk, page: Page) -> None:
 def _text(server: dict[str, Any], page: Page) -> str:
     width = page_width()
     program, *rest = server.get("command", ()) or [redact(server["url"])]
-    head = f"{program}, with {len(rest)} arguments" if rest else program  # these may be secrets
+    number = f"{len(rest)} argument{'s'[: len(rest) > 1]}"  # these may be secrets
+    head = f"{program}, with {number}" if rest else program
     parts = [head, "", table_of(page.rows, width)]
     if page.data.get("starts"):
         parts += ["", table_of([Row("behind the sidecar", _promise(page))], width)]

@@ -30,7 +30,7 @@ MODERN: Final[Mapping[str, Any]] = {
     eras.CLIENT: {"name": "resilient-bridge doctor", "version": "0"},
 }
 _ANSWER: Final = 5.0  # seconds for an answer
-_START: Final = 60.0  # for the answer to initialize: a package may have to be fetched first
+_START: Final = 86_400.0  # for the answer to initialize, which `--seconds` ends earlier
 _PAGES: Final = 50
 
 

@@ -36,15 +36,19 @@ CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
     "cursor": ("mcpServers", "~/.cursor/mcp.json, or .cursor/mcp.json of your project"),
     "vscode": ("servers", ".vscode/mcp.json of your project"),
     "codex": ("mcp_servers", "~/.codex/config.toml"),
-    "json": ("", "wherever your client keeps its servers"),
+    "mcpservers": ("mcpServers", "the file of a client that reads mcpServers; MCP Inspector: --config FILE"),
+    "json": ("", ""),
 }
-"""For each client: the key of its servers in its configuration, and the file."""
+"""For each client: the key of its servers in its configuration, and the file; neither for an entry alone."""
 
 _SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 _VALUED: Final = ("--print-config", "--name", "--env")
 _FILES: Final = ("--config", "--events", "--token-file", "--cwd")
 _REFERENCES: Final = ("env:", "file:")
 _HEAD: Final = 200
+_CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+_PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy")
+_NETWORK: Final = {*_CERTIFICATES, *_PROXIES}  # what a download may need, and only a shell has
 _WRAPPERS: Final = ("npx", "uvx", "python", "python3", "node", "bunx", "deno")
 
 
@@ -60,6 +64,10 @@ def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
         return complain(
             "mcp", "--print-config: with --http there is nothing to start; give the client the address"
         )
+    member, _ = CLIENTS[client]
+    if arguments.name and not member:
+        write = f"--print-config mcpservers --name {arguments.name}"
+        return complain("mcp", f"--name: {client} prints the entry without a name: {write}")
     program = None
     if sidecar.command:
         program = shutil.which(_seen_from(sidecar.cwd, sidecar.command[0]))
@@ -74,9 +82,8 @@ def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
         entry = {"type": "stdio", **entry}
     name = arguments.name or _name_of(sidecar)
     _remark(client, sidecar, arguments.config, env)
-    return show(
-        "mcp", _toml(name, entry) if client == "codex" else json.dumps(_nested(client, name, entry), indent=2)
-    )
+    nested = {member: {name: entry}} if member else entry
+    return show("mcp", _toml(name, entry) if client == "codex" else json.dumps(nested, indent=2))
 
 
 def _entry(
@@ -91,7 +98,7 @@ def _entry(
     if config is None:  # a settings file has the command and its options
         if sidecar.cwd is None:  # a desktop program may start its servers in any folder
             words += ["--cwd", str(Path.cwd())]
-        words += ["--", program, *sidecar.command[1:]]
+        words += [program, *sidecar.command[1:]]  # without --, which not every client passes on
     return {"command": ours[0], "args": words, "env": {"PATH": _path_for(program, ours[0]), **env}}
 
 
@@ -191,15 +198,18 @@ def _path_for(program: str, ours: str) -> str:
     It has the folders of `program` and `ours`, of the interpreter in a `#!/usr/bin/env` line, and
     of the system's programs.
     """
-    folders = [str(Path(program).parent), str(Path(program).resolve().parent), str(Path(ours).parent)]
+    folders = [Path(program).parent, Path(ours).parent]
     try:
         with Path(program).open("rb") as file:
             first = file.read(_HEAD).split(b"\n", 1)[0].decode("utf-8", "replace")
     except OSError:
         first = ""
     if first.startswith("#!") and "env" in first and (interpreter := shutil.which(first.split()[-1])):
-        folders.append(str(Path(interpreter).parent))
-    return os.pathsep.join(dict.fromkeys([*folders, *_SYSTEM_PATH]))
+        folders.append(Path(interpreter).parent)
+    once: dict[str, str] = {}  # each folder under the first of its names
+    for folder in folders:
+        once.setdefault(os.path.realpath(folder), str(folder))
+    return os.pathsep.join(dict.fromkeys([*once.values(), *_SYSTEM_PATH]))
 
 
 def _name_of(sidecar: Sidecar) -> str:
@@ -212,11 +222,6 @@ def _name_of(sidecar: Sidecar) -> str:
         address = urlsplit(sidecar.url or "")
         name = f"{address.hostname or ''}-{address.port or ''}"
     return "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in name).strip("-") or "server"
-
-
-def _nested(client: str, name: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    member = CLIENTS[client][0]
-    return {member: {name: entry}} if member else entry
 
 
 def _toml(name: str, entry: Mapping[str, Any]) -> str:
@@ -232,15 +237,23 @@ def _toml(name: str, entry: Mapping[str, Any]) -> str:
 
 
 def _remark(client: str, sidecar: Sidecar, config: str | None, env: Mapping[str, str]) -> None:
-    remarks = [f"this goes to {CLIENTS[client][1]}"]
+    file = CLIENTS[client][1]
+    remarks = [
+        f"put this into {file}" if file else "pass this to the function that starts your client's server"
+    ]
     if config is not None and sidecar.command and sidecar.cwd is None:
-        remarks.append("say cwd in the file: a desktop program starts its servers anywhere")
+        text = f"add cwd to the table mcp of {config}, for example cwd = {json.dumps(str(Path.cwd()))}"
+        remarks.append(f"{text}: a client may start the server in any folder")
     words = [word for value in sidecar.headers.values() for word in value.split()]
     names = {word[4:] for word in words if word.startswith("env:")} - env.keys()
     if names:
         options = " ".join(f"--env {name}" for name in sorted(names))
         text = f"add {', '.join(sorted(names))} to its env ({options}): a desktop program does not have your shell's"
         remarks.append(text)
+    if network := sorted(os.environ.keys() & _NETWORK - env.keys()):
+        options = " ".join(f"--env {name}" for name in network)
+        text = f"a desktop program does not have what is set here: {', '.join(network)}"
+        remarks.append(f"{text}; if the server, npx or uvx needs it, add {options}")
     if secrets := _in_clear(sidecar, config, env):
         text = f"this entry holds secrets in clear: {', '.join(secrets)}; keep its file to yourself"
         remarks.append(f"{text}, or write env:NAME or file:PATH in a header")

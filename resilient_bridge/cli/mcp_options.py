@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 EXAMPLES: Final = """examples:
-  resilient-bridge mcp -- npx -y @modelcontextprotocol/server-memory
+  resilient-bridge mcp npx -y @modelcontextprotocol/server-memory
   resilient-bridge mcp https://example.org/mcp --header "Authorization: Bearer env:TOKEN"
-  resilient-bridge mcp --repeat search --timeout 60 -- python server.py
+  resilient-bridge mcp --idempotent search --timeout 60 python server.py
 
 the entry for a client's configuration:
-  resilient-bridge mcp --print-config claude-desktop -- npx -y @modelcontextprotocol/server-memory
+  resilient-bridge mcp --print-config claude-desktop npx -y @modelcontextprotocol/server-memory
 
 from a clone, as the package is not on PyPI yet; run it by uvx, or install the command:
-  uvx --from PATH-TO-A-CLONE resilient-bridge mcp -- npx -y @modelcontextprotocol/server-memory
+  uvx --from PATH-TO-A-CLONE resilient-bridge mcp npx -y @modelcontextprotocol/server-memory
   pipx install PATH-TO-A-CLONE"""
-EPILOG: Final = """Put it in front of a server in your MCP client's configuration: after `--` the command that starts the server, or its URL.
+EPILOG: Final = """Put it in front of a server in your MCP client's configuration: our options, then the command that starts the server, or its URL.
 What must not run twice is not repeated, and only you say what may; `OUTCOME UNKNOWN` and `NOT EXECUTED` are results that a model can act on.
 Exit codes: 0 the client has gone; 1 with --http, the address cannot be had; 2 wrong usage."""
 _EVERY: Final = "*"
@@ -47,9 +47,12 @@ _IN_FILE: Final = (*_FIELDS, "header", "timeout", "concurrency", "rate", "circui
 def add_mcp(command: argparse.ArgumentParser) -> None:
     """Add the options of `mcp` to its parser."""
     command.add_argument(
-        "url", nargs="?", metavar="URL", help="the server's address; or after -- the command that starts it"
+        "url",
+        nargs="?",
+        metavar="URL",
+        help="the server's address; or COMMAND …, which starts it: all after its first word is its own",
     )
-    command.usage = "%(prog)s [OPTIONS] URL\n       %(prog)s [OPTIONS] -- COMMAND …"
+    command.usage = "%(prog)s [OPTIONS] URL\n       %(prog)s [OPTIONS] COMMAND …"
     command.add_argument(
         "--header", action="append", default=[], metavar='"NAME: VALUE"',
         help="a header for the URL; a word env:NAME or file:PATH in it is replaced by what that holds; may be repeated",
@@ -67,7 +70,7 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--print-config", metavar="CLIENT",
-        help="print the entry for a client's configuration and do nothing else: claude-code, claude-desktop, cursor, vscode, codex, json",
+        help="print the entry for a client's configuration and do nothing else: claude-code, claude-desktop, cursor, vscode, codex, mcpservers (a file with mcpServers), json (the entry alone)",
     )  # fmt: skip
     command.add_argument(
         "--name", metavar="NAME", help="with --print-config: what the server is called there"
@@ -261,9 +264,12 @@ def server_of(url: str | None, command: list[str] | None) -> dict[str, Any]:
             raise ValueError("a command expected after --")
         return {"command": tuple(command)}
     if url is None:
-        raise ValueError("the server's URL, or -- and the command that starts it, expected")
+        raise ValueError("the server's URL, or the command that starts it, expected")
     if not re.match(r"https?://", url):
-        raise ValueError(f"a URL, or -- before a command, expected, got {url!r}")
+        write = "" if "://" in url else f": write http://{url}"
+        raise ValueError(
+            f"a URL that begins with http:// or https://, or a command, expected, got {url!r}{write}"
+        )
     return {"url": url}
 
 

@@ -89,16 +89,60 @@ def _command_lines(command: str, width: int) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
+SECONDS, FETCHING = 20.0, 60.0
+"""How long `doctor` may take, and of an MCP server whose start may fetch a package: 53 s were seen."""
+_URL: Final = re.compile(r"[A-Za-z][\w+.-]*://")
+_HOST_AND_PORT: Final = re.compile(r"[\w.\-\[\]:]+:\d+(/|$)")
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose help and errors fit the terminal, as do those of its subcommands."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=Narrow, **options)
+        self.commands: dict[str, Parser] = {}  # its subcommands, by name
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the problem on stderr, and exit with code 2."""
         self.print_usage(sys.stderr)
         self.exit(2, fitted(f"{self.prog}: error: {message}", columns(sys.stderr)) + "\n")
+
+    def split_command(self, words: list[str]) -> tuple[list[str], list[str] | None]:
+        """Split words into our options and another program's command; None if there is no command.
+
+        The command begins after `--`, or with the first word that is neither an option, nor its
+        value, nor an address. The words end with the name of an unknown option, or with HOST:PORT
+        without a scheme: it is then refused, without what follows, as that may be a secret.
+        """
+        has_address = False
+        index = 0
+        while index < len(words):
+            word = words[index]
+            name, equals, _ = word.partition("=")
+            if word == "--":
+                return words[:index], words[index + 1 :]
+            if word.startswith("-"):
+                option = self._option_of(name)
+                if option is None:
+                    return [*words[:index], name], None
+                if option.nargs is None and not equals:
+                    index += 1
+            elif _HOST_AND_PORT.match(word):
+                return words[: index + 1], None
+            elif _URL.match(word):
+                has_address = True
+            elif not has_address:
+                return words[:index], words[index:]
+            index += 1
+        return words, None
+
+    def _option_of(self, name: str) -> argparse.Action | None:
+        """Return the option with this name, or with the only name that begins so."""
+        every = self._option_string_actions
+        if name in every or not name.startswith("--"):
+            return every.get(name)
+        found = [option for option in every if option.startswith(name)]
+        return every[found[0]] if len(found) == 1 else None
 
 
 def positive(text: str) -> float:

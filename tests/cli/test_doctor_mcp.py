@@ -12,6 +12,7 @@ import pytest
 
 from bench.mcp_features.feature_rows import COMMAND
 from resilient_bridge import cli
+from tests.internals.cli import seconds_of
 
 
 pytestmark = pytest.mark.real
@@ -41,7 +42,7 @@ def _examine(capsys, *words: str) -> tuple[int, dict]:
 @pytest.mark.requirement("X4")
 def test_a_sound_server(capsys):
     """It starts, comes back after a kill with the same tools, and ends with its input; what its tools say decides what is repeated."""
-    code, found = _examine(capsys, "--mcp", "--", *FEATURES)
+    code, found = _examine(capsys, "--mcp", *FEATURES)  # a command needs no -- before it
     assert (code, found["problems"]) == (0, [])
     assert found["starts"]
     assert found["killed"]
@@ -92,13 +93,36 @@ def test_a_refused_address_is_a_reason_in_words(capsys):
     assert "no: connection refused (!: it does not start)" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_silent_server_is_named_as_one(capsys):
-    """What was waited for, and how to wait longer."""
-    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    assert cli.main(["doctor", "--mcp", "--seconds", "0.3", "--", *command]) == 1
-    assert "no answer to initialize; a longer time is --seconds N" in " ".join(
-        capsys.readouterr().out.split()
-    )
+@pytest.mark.parametrize("name", ["some-server", "npx"])
+def test_a_silent_server_is_named_as_one(name, capsys, tmp_path):
+    """What was waited for, and how to wait longer; of a program that fetches packages, that it may be doing so."""
+    (tmp_path / name).symlink_to("/bin/sleep")
+    program = str(tmp_path / name)
+    assert cli.main(["doctor", "--mcp", "--seconds", "0.3", program, "60"]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"{program}, with 1 argument time" in out
+    assert "no answer to initialize; " in out
+    assert "--seconds N gives it longer" in out
+    assert ("npx may be fetching the package" in out) == (name == "npx")
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [("server", 20), ("/usr/bin/npx -y server", 60), ("uvx server", 60), ("--seconds 3 npx server", 3)],
+)
+def test_a_program_that_fetches_packages_has_longer(words, seconds):
+    """A first start of npx took 53 s."""
+    assert seconds_of(cli._parsed(["doctor", "--mcp", *words.split()])) == seconds
+
+
+def test_the_exit_codes_of_a_start_without_an_answer_are_those_of_the_page_and_the_help(capsys):
+    """1 for a server that does not start, in time or at all; 3 for one that started and took too long."""
+    page = Path("docs/how-to/look-at-an-mcp-server.md").read_text()
+    with pytest.raises(SystemExit):
+        cli.main(["doctor", "--help"])
+    for text in (page, " ".join(capsys.readouterr().out.split())):
+        assert "did not start, or gave no answer within --seconds" in text.replace("`", "")
+        assert "started and was not examined to the end within --seconds" in text.replace("`", "")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +130,7 @@ def test_a_silent_server_is_named_as_one(capsys):
     [
         ["--mcp"],
         ["--mcp", "x://y"],
-        ["--mcp", "npx", "-y", "server"],
+        ["--mcp", "host:80", "server"],
         ["--mcp", "--probe-tool", "t", "--probe-arguments", "[]", "--", "x"],
         ["--mcp", "--probe-tool", "t", "--probe-arguments", "{a", "--", "x"],
         ["--mcp", "--probe-arguments", "{}", "--", "x"],

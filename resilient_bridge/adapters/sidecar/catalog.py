@@ -64,6 +64,7 @@ class Catalog:
             if method == "tools/list":
                 self._state.tools_ever.update(session.lists.names())
                 self._say_what_is_repeated(session)
+                self._say_what_is_unknown(session.lists.names())
                 if session.is_modern and not self._state.options.is_command:
                     self._state.actions.append(KnowTools(session.number, session.lists.items(method)))
             before = session.before.pop(method, None)
@@ -103,6 +104,18 @@ class Catalog:
         until = now + (SETTLING if self._state.restarts else _ANSWER)
         self._state.ask(session, message.request(0, method, params or None), got, until)
 
+    def _say_what_is_unknown(self, tools: list[str]) -> None:
+        """Report once the names in the options that no tool has; the server may add such a tool later."""
+        state = self._state
+        if state.has_checked_names:
+            return
+        state.has_checked_names = True
+        unknown = {name: at for name, at in state.options.named_tools().items() if name not in tools}
+        if unknown:
+            shown = [f"{name!r} ({', '.join(at)}){_near(name, tools)}" for name, at in unknown.items()]
+            line = f"the server now has no tool {'; '.join(shown)}"
+            state.note("tools_unknown", line, unknown=list(unknown))
+
     def _say_what_is_repeated(self, session: Session) -> None:
         state = self._state
         names = repeatable(state.options, session.lists)
@@ -110,3 +123,10 @@ class Catalog:
         if shown != state.repeated_shown:
             state.repeated_shown = shown
             state.note("tools_known", f"tools: {len(session.lists.names())}; {shown}", repeated=names)
+
+
+def _near(name: str, tools: list[str]) -> str:
+    from difflib import get_close_matches  # imported here: only a wrong name needs it
+
+    found = get_close_matches(name, tools, 1)
+    return f", did you mean {found[0]!r}?" if found else ""

@@ -209,6 +209,21 @@ class Sidecar(Value):
         """Whether the server is a command, which the user starts and so trusts."""
         return bool(self.command)
 
+    def named_tools(self) -> dict[str, list[str]]:
+        """Return each name of a tool in these options, with the options that it stands in."""
+        stands: dict[str, list[str]] = {}
+        for option, names in (
+            ("idempotent", self.idempotent),
+            ("check", [name for pair in self.check.items() for name in pair]),
+            ("timeouts", self.timeouts),
+            ("concurrency", self.concurrency),
+            ("rates", self.rates),
+        ):
+            for name in dict.fromkeys(names):
+                if name != EVERY_TOOL or option not in ("concurrency", "rates"):
+                    stands.setdefault(name, []).append(option)
+        return stands
+
     def timeout_of(self, tool: str) -> float | None:
         """Return the seconds that a call of this tool may take; None for no limit."""
         return self.timeouts.get(tool, self.timeout)

@@ -233,6 +233,7 @@ class State:
         self.envelope: Mapping[str, Any] = {}  # the client's data in its last request of 2026-07-28
         self.known = Lists()  # the lists that the clients could last see
         self.tools_ever: set[str] = set()
+        self.has_checked_names = False  # the names of tools in the options, against the first list
         self.repeated_shown = ""  # which tools are repeated, as last reported to people
         self.outcomes: Counter[str] = Counter()
         self.writes = 0  # tool calls, and other requests that may write, sent so far

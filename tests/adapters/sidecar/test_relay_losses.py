@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge import Backoff
+from resilient_bridge import Backoff, RateLimit
 from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.harness import (
     CUT,
@@ -122,6 +122,38 @@ def test_it_is_received_once_which_tools_are_repeated():
     harness.wait(1)
     (record,) = harness.records("tools_known")
     assert record["repeated"] == ["look", "both"]
+
+
+NAMED = {
+    "idempotent": ("loook", "put", "later"),
+    "check": {"ordr": "look", "order": "lok"},
+    "timeouts": {"ordr": 9, "put": 9},
+    "rates": {"*": RateLimit(9), "xyz": RateLimit(9)},
+    "concurrency": {"*": 9, "both": 2, "xyz": 2},
+}
+
+
+def test_a_name_that_no_tool_has_is_reported_once():
+    """Where it stands and what is meant, when the tools are first known; not again, and not of a tool that comes later."""
+    harness, _ = hinted(**NAMED)
+    (record,) = harness.records("tools_unknown")
+    assert record["unknown"] == ["loook", "later", "ordr", "lok", "xyz"]
+    (line,) = [one for one in harness.lines if "has no tool" in one]
+    assert line == (
+        "the server now has no tool 'loook' (idempotent), did you mean 'look'?; 'later' (idempotent); "
+        "'ordr' (check, timeouts), did you mean 'order'?; 'lok' (check), did you mean 'look'?; "
+        "'xyz' (concurrency, rates)"
+    )
+    harness.tools.append(tool("later"))
+    harness.die()
+    harness.wait(1)
+    assert len(harness.records("tools_unknown")) == 1
+
+
+def test_names_of_tools_are_not_reported():
+    """Nothing is wrong, so nothing is written."""
+    harness, _ = hinted(idempotent=("put",), rates={"*": RateLimit(9), "order": RateLimit(9)})
+    assert harness.records("tools_unknown") == []
 
 
 def test_an_idempotent_write_is_not_repeated_after_a_later_call():
