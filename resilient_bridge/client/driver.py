@@ -72,6 +72,8 @@ class Driver:
         self.identity = object()
         self.reader: Callable[[], Reader | None] = lambda: None  # a weak reference to the last one
         self.on_doubt: Callable[[OutboundInDoubt], None] | None = None
+        # What must be told of outcomes before the store records them as final.
+        self.before_settling: Callable[[list[Entry]], None] | None = None
         self.on_closing: Callable[[], None] = lambda: None  # the server has announced the end
         self._wall = wall
         self.guard = LoopGuard("BridgeClient")
@@ -104,7 +106,10 @@ class Driver:
         has_news = False
         if session.outbound.settled:
             has_news = True
-            for entry in session.outbound.take_settled(now):
+            settled = session.outbound.take_settled(now)
+            if self.before_settling is not None:
+                self.before_settling([entry for entry in settled if entry.reason != "kept"])
+            for entry in settled:
                 if entry.reason != "kept":  # that is the next client's
                     self.store.settle(entry)
                 if entry.waiters is not None:
