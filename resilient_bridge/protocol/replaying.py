@@ -15,7 +15,7 @@ from .recovery import Evidence, Incoming
 
 if TYPE_CHECKING:
     from .clock import Now
-    from .facts import Channel, Hello, Position, Received, Replayed
+    from .facts import Channel, Hello, Position, Replayed
     from .policies.replay import Replay
     from .positioned import Positioned
     from .recovery import Over

@@ -151,9 +151,9 @@ class Resuming(Join):
         """Where the server has named another log since we asked, what it answers is no replay of
         ours: live events do not prolong the wait.
         """
-        if replaying.is_contradicted and self._waits_for_quiet and self.state is BridgeState.REPLAYING:
-            if not self._asked_since:
-                self._latest = min(self._latest, now.mono + replaying.policy.quiet)
+        is_asked_in_vain = replaying.is_contradicted and not self._asked_since
+        if is_asked_in_vain and self._waits_for_quiet and self.state is BridgeState.REPLAYING:
+            self._latest = min(self._latest, now.mono + replaying.policy.quiet)
 
     def _ask(self) -> bool:
         """Have the dialect send its request; return False if it has none."""
