@@ -88,6 +88,24 @@ def close_finding(code: int | None, text: str, by: By | None) -> Finding:
     )
 
 
+_PRINTED = re.compile(
+    r"\b(received|sent) ([1-4]\d{3}) \([^()]{1,40}\)(?: (.{1,125}?))?; (?:then (?:received|sent) [1-4]\d{3} \(|no close frame )",
+    re.DOTALL,
+)
+_PRINTED_WITHOUT = "no close frame received or sent"
+
+
+def printed_close(text: str) -> Finding | None:
+    """Return the verdict on a text in which the `websockets` library has printed how a connection
+    closed; None for any other text. The frame that came first counts.
+    """
+    if "close frame" not in text and "; then " not in text:
+        return None
+    if (first := _PRINTED.search(text)) is not None:
+        return close_finding(int(first[2]), first[3] or "", "peer" if first[1] == "received" else "us")
+    return close_finding(None, "", None) if _PRINTED_WITHOUT in text else None
+
+
 def names_silence(text: str) -> bool:
     """Return whether a close text says that one end heard nothing of the other for too long."""
     return _SILENCE.search(text) is not None

@@ -18,6 +18,7 @@ import attrs
 from ..errors import Category, Executed, Kind, mapping_of
 from .bodies import ErrorBody, document_in, read_body
 from .bridge_errors import printed_finding
+from .closes import printed_close
 from .finding import Finding, short_of
 from .hints import EXECUTIONS
 from .programs import curl_finding, reported
@@ -108,6 +109,12 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     **dict.fromkeys(("tls handshake timeout", "i/o timeout", "operation too slow"), _TIMEOUT),
     **dict.fromkeys(("deadline exceeded", "deadline_exceeded", "timeout expired"), _TIMEOUT),
     **dict.fromkeys(("timeout awaiting", "timeout exceeded", "exceeded while awaiting headers"), _TIMEOUT),
+    # asyncio, which says the errno instead of its text: of Linux, macOS and Windows
+    **dict.fromkeys((f"errno {n}] connect call failed" for n in (111, 61, 10061)), _REFUSED),
+    **dict.fromkeys((f"errno {n}] connect call failed" for n in (110, 60, 10060)), _TIMEOUT),
+    **dict.fromkeys((f"errno {n}] connect call failed" for n in (113, 65, 10065)), _UNREACHABLE),
+    **dict.fromkeys((f"errno {n}] connect call failed" for n in (101, 51, 10051)), _UNREACHABLE),
+    "connect call failed": _VAGUE,
     # Windows, in English; in other languages it is the number that counts
     **dict.fromkeys(("actively refused it", "refused the network connection"), _REFUSED),
     **dict.fromkeys(("forcibly closed by the remote host", "aborted by the software in your host"), _RESET),
@@ -233,6 +240,8 @@ def _by_pattern(text: str) -> Finding | None:
         text = text[:_LONGEST]
     if (printed := printed_finding(text)) is not None:
         return printed
+    if (closed := printed_close(text)) is not None:
+        return _reported(closed, "")
     lowered = text.lower()
     if len(lowered) != len(text):  # a letter whose lower case is longer: match the text as written
         lowered = text

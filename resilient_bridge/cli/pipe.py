@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 import attrs
 
@@ -71,7 +71,7 @@ async def _run(arguments: argparse.Namespace, token: str | None, dialect: Dialec
     # While the outbox is full, no more of stdin is read.
     policy = policy.evolve(outbox=attrs.evolve(policy.outbox, overflow="block"))
     pipe = Pipe(arguments, dialect or policy.dialect)
-    client = BridgeClient(
+    client = TellingClient(
         arguments.url,
         token=token,
         session_id=arguments.session,
@@ -81,15 +81,29 @@ async def _run(arguments: argparse.Namespace, token: str | None, dialect: Dialec
         pin=arguments.pin,
         on_gap=pipe.tell_gap,
     )
+    client.tell_first(pipe.tell_outcomes)
     return await pipe.run(client)
 
 
-class Waiting(NamedTuple):
+class TellingClient(BridgeClient):
+    """A client whose outcomes are told before its store records them as final."""
+
+    def tell_first(self, tell: Callable[[list[tuple[Receipt, str | None]]], None]) -> None:
+        """Call `tell` with each receipt that gets its outcome, and how it was confirmed."""
+        driver = self._driver
+        driver.before_settling = lambda entries: tell(
+            [(Receipt(entry, driver), entry.confirmation) for entry in entries]
+        )
+
+
+@attrs.define(eq=False)
+class Waiting:
     """A send without an outcome yet: its name on stderr, and whether an earlier run accepted it."""
 
     name: str
     receipt: Receipt
     is_earlier: bool = False
+    is_told: bool = False
 
 
 class Pipe:
@@ -113,6 +127,10 @@ class Pipe:
         self._err = Output(2)
         self._rated = RatedLines(LineRate(), self._tell_omitted)  # the lines that the server causes
         self._waiting: asyncio.Queue[Waiting | None] = asyncio.Queue()
+        self._named: dict[str, list[Waiting]] = {}  # those without an outcome, by the message's id
+        self._told_ahead: set[str] = set()  # ids of what got its outcome before `send` returned
+        self._number = 0  # of the line of input that is being sent
+        self._is_stalled = False  # is stderr not read?
         self._stop = asyncio.Event()
         self._abort = asyncio.Event()
         self._stored: dict[str, None] = {}
@@ -164,7 +182,7 @@ class Pipe:
         if earlier:
             self._say(f"store: going on with {len(earlier)} of earlier runs")
         for receipt in earlier:
-            self._waiting.put_nowait(Waiting(f"key {receipt.idempotency_key}", receipt, is_earlier=True))
+            self._wait_for(Waiting(f"key {receipt.idempotency_key}", receipt, is_earlier=True))
         if self._arguments.receipts is not None:
             try:
                 self._receipts = Receipts(self._arguments.receipts)
@@ -229,7 +247,7 @@ class Pipe:
     async def _feed(self, client: BridgeClient) -> None:
         number = self._receipts.lines if self._receipts is not None else 0
         async for line in lines_of(0):
-            number += 1
+            self._number = number = number + 1
             dealt: tuple[Dealt, str | None] = "empty", None
             try:
                 if line is LINE_TOO_LONG or line.strip():
@@ -265,7 +283,7 @@ class Pipe:
         else:
             receipt = await client.send(outgoing.payload, idempotency_key=key)
         self._sent += 1
-        self._waiting.put_nowait(Waiting(f"line {number}", receipt))
+        self._wait_for(Waiting(f"line {number}", receipt))
         return "known" if is_known else "accepted", receipt.idempotency_key
 
     def _book(self, state: Dealt, key: str | None, number: int) -> bool:
@@ -282,23 +300,60 @@ class Pipe:
             return False
         return True
 
+    def _wait_for(self, waiting: Waiting) -> None:
+        identity = waiting.receipt.id
+        if identity in self._told_ahead:
+            self._told_ahead.remove(identity)
+            waiting.is_told = True
+        else:
+            self._named.setdefault(identity, []).append(waiting)
+        self._waiting.put_nowait(waiting)
+
+    def tell_outcomes(self, outcomes: list[tuple[Receipt, str | None]]) -> None:
+        """Write the lines about these outcomes, before the store records them as final: a run that
+        is killed in between leaves them to the next one.
+        """
+        has_said = False
+        for receipt, how in outcomes:
+            named = self._named.pop(receipt.id, None)
+            if named is None:  # only the line that is being sent has no name yet
+                named = [Waiting(f"line {self._number}", receipt)]
+                self._told_ahead.add(receipt.id)
+            for waiting in named:
+                has_said |= self._tell_outcome(waiting, how)
+        if has_said and self._store is not None:
+            # without a reader of stderr, one wait is enough
+            self._is_stalled = not self._err.flush(0 if self._is_stalled else _GOODBYE)
+
+    def _tell_outcome(self, waiting: Waiting, how: str | None) -> bool:
+        """Count an outcome; return whether a line was needed."""
+        waiting.is_told = True
+        earlier = "earlier: " if waiting.is_earlier else ""
+        failure = waiting.receipt.failure
+        if failure is not None:
+            self._unconfirmed += 1
+            self._say(f"{earlier}not confirmed: {waiting.name}: {failure}")
+            return True
+        self._confirmed += 1
+        if earlier:
+            self._say(f"{earlier}{waiting.name}: confirmed ({how})")
+        return waiting.is_earlier
+
     async def _settle(self) -> None:
         while (waiting := await self._waiting.get()) is not None:
-            name, receipt, is_earlier = waiting
-            try:
-                how = await receipt.confirmed()
-            except BridgeError as error:
-                if self._store is not None and receipt.state in self._open:
-                    text = "sent" if receipt.state == "queued" else "confirmed"
-                    self._stored[receipt.idempotency_key] = None
-                    self._say(f"kept: {name}: not {text} yet")
-                else:
-                    self._unconfirmed += 1
-                    self._say(f"{'earlier: ' if is_earlier else ''}not confirmed: {name}: {error.failure}")
+            how: str | None = None
+            with suppress(BridgeError):
+                how = await waiting.receipt.confirmed()
+            if waiting.is_told:
+                continue
+            self._named.pop(waiting.receipt.id, None)
+            state = waiting.receipt.state
+            if how is None and self._store is not None and state in self._open:
+                text = "sent" if state == "queued" else "confirmed"
+                self._stored[waiting.receipt.idempotency_key] = None
+                self._say(f"kept: {waiting.name}: not {text} yet")
             else:
-                self._confirmed += 1
-                if is_earlier:
-                    self._say(f"earlier: {name}: confirmed ({how})")
+                self._tell_outcome(waiting, how)
 
     # ---- stdout
     async def _print(self, client: BridgeClient) -> None:

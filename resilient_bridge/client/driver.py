@@ -17,7 +17,8 @@ from attrs import evolve
 
 from ..errors import BridgeError, Executed, Failure, StoreError, error_for
 from ..protocol import Now
-from ..telemetry.events import BridgeState, OutboundInDoubt, StoreChanged
+from ..telemetry.events import BridgeState, MessageRejected, OutboundInDoubt, StoreChanged
+from ..telemetry.log import say
 from ..transports.loop_guard import LoopGuard
 from .defects import defect_of
 from .streams import EventStream, tell
@@ -72,6 +73,9 @@ class Driver:
         self.identity = object()
         self.reader: Callable[[], Reader | None] = lambda: None  # a weak reference to the last one
         self.on_doubt: Callable[[OutboundInDoubt], None] | None = None
+        # What must be told of outcomes before the store records them as final.
+        self.before_settling: Callable[[list[Entry]], None] | None = None
+        self._warned: object = None  # the link of which it was logged that a frame was rejected
         self.on_closing: Callable[[], None] = lambda: None  # the server has announced the end
         self._wall = wall
         self.guard = LoopGuard("BridgeClient")
@@ -104,7 +108,10 @@ class Driver:
         has_news = False
         if session.outbound.settled:
             has_news = True
-            for entry in session.outbound.take_settled(now):
+            settled = session.outbound.take_settled(now)
+            if self.before_settling is not None:
+                self.before_settling([entry for entry in settled if entry.reason != "kept"])
+            for entry in settled:
                 if entry.reason != "kept":  # that is the next client's
                     self.store.settle(entry)
                 if entry.waiters is not None:
@@ -162,6 +169,17 @@ class Driver:
             passed = tell(self, event, self.session)
             if self.on_doubt is not None and isinstance(passed, OutboundInDoubt):
                 self.on_doubt(passed)
+            if isinstance(event, MessageRejected):
+                self._rejected(event)
+
+    def _rejected(self, event: MessageRejected) -> None:
+        """Log what a dialect of the user's cannot read, once on each connection: a server may send
+        nothing else.
+        """
+        link = self.session.link
+        if self.session.dialect.decode is not None and link is not self._warned:
+            self._warned = link
+            say("warning", f"a frame was rejected, and the connection kept: {event.failure.message}", event)
 
     def arm(self, now: Now) -> None:
         """Set the timer for what is due next."""

@@ -106,9 +106,22 @@ class Receipt(TeachesNames):
                 await self._driver.settled(self._entry)
         except TimeoutError:
             if not self._entry.is_settled:
-                text = f"{self._entry.type} is still {self.state} after the timeout"
-                raise self._driver.error(Failure.of("SYS_TIMEOUT", text)) from None
+                raise self._driver.error(self._late()) from None
         return self._outcome()
+
+    def _late(self) -> Failure:
+        text = f"{self._entry.type} is still {self.state} after the timeout"
+        strays = self._driver.session.outbound.stray_acks
+        if not strays or self._entry.state is not EntryState.WRITTEN:
+            return Failure.of("SYS_TIMEOUT", text)
+        text += f", and {strays} acknowledgements fitted no message of ours (health().stray_acks)"
+        return Failure.of("SYS_TIMEOUT", text, suggestions=(_STRAYS,))
+
+    def _why(self) -> tuple[str, Failure | None]:
+        """Return why it ended so, in words, and the failure of the client if that is why."""
+        fatal = self._driver.session.failure if self._entry.reason == "closed" else None
+        reason = self._entry.reason if fatal is None else f"the client has ended: {fatal.message}"
+        return reason, fatal
 
     def _outcome(self) -> Literal["applied", "read"]:
         entry = self._entry
@@ -134,11 +147,13 @@ class Receipt(TeachesNames):
                 cause=None if loss is None else loss.cause,
                 history=() if loss is None else (loss,),
             )
+        reason, fatal = self._why()
+        cause = None if fatal is None else fatal.cause
         if entry.state in _NEVER_SENT:
-            return Failure.of("SYS_NOT_DELIVERED", f"{entry.type} was not sent: {entry.reason}")
-        return Failure.of(
-            "SYS_OUTCOME_UNKNOWN", f"{entry.type} was handed out and never confirmed: {entry.reason}"
-        )
+            text = f"{entry.type} was not sent: {reason}"
+            return Failure.of("SYS_NOT_DELIVERED", text, cause=cause)
+        text = f"{entry.type} was handed out and never confirmed: {reason}"
+        return Failure.of("SYS_OUTCOME_UNKNOWN", text, cause=cause)
 
     @taught
     def withdraw(self) -> bool:
@@ -153,4 +168,8 @@ class Receipt(TeachesNames):
         return withdrawn
 
 
+_STRAYS = (
+    "compare the name in an acknowledgement with the frame that was sent: Acked(ids=) means Send.key, Send.id or Send.number; "
+    "Acked(echo=) means what the dialect's echo= returns for that frame"
+)
 _NEVER_SENT = frozenset({EntryState.EXPIRED, EntryState.DROPPED, EntryState.WITHDRAWN})

@@ -269,7 +269,7 @@ def own_frame(encode: Callable[[Any], Any], message: Send) -> Frame:
 
     Raises ProtocolError (PROTO_INVALID_MESSAGE) for what it cannot write.
     """
-    wanted = "a message that the dialect can write"
+    wanted, cause = "a message that the dialect can write", None
     try:
         frame = frame_of(encode, message)
         if type(frame) is str and message.body is None:
@@ -281,11 +281,14 @@ def own_frame(encode: Callable[[Any], Any], message: Send) -> Frame:
     except WrongFrameError as error:
         wanted = received = str(error)
     except Exception as error:  # noqa: BLE001 -- a function of the user's, on what a user of theirs wants sent
-        received = str(error)
+        received, cause = f"{type(error).__name__}: {error}", error
+        wanted += f", its encode raised {redact(received, limit=_SHOWN)}"
     reason = {"field": "frame", "constraint": wanted, "received": redact(received, limit=_SHOWN)}
     text = f"message validation failed: frame ({wanted})"
-    details = {"violations": (reason,)}
-    raise ProtocolError(Failure.of("PROTO_INVALID_MESSAGE", text, details=details, executed=Executed.NO))
+    failure = Failure.of(
+        "PROTO_INVALID_MESSAGE", text, cause=cause, details={"violations": (reason,)}, executed=Executed.NO
+    )
+    raise ProtocolError(failure) from cause
 
 
 def named_by(echo: Callable[[Any], Any], frame: Frame) -> tuple[str | None, Failure | None]:

@@ -233,7 +233,9 @@ class FactLink(Link[Resuming]):
             else:
                 self._out.stray_acks += 1
         if fact.echo is not None:
-            found |= self._echoed(fact.echo, now)
+            is_ours = self._echoed(fact.echo, now)
+            self._out.stray_acks += not is_ours
+            found |= is_ours
         if fact.through is not None:
             found |= bool(self._out.outbox.unconfirmed)
             self._out.outbox.confirm_through(fact.through, self.generation)

@@ -185,7 +185,7 @@ class Replayed:
 
 @attrs.frozen(kw_only=True)
 class Reply:
-    """The answer to a message of ours, found by its `Send.id` or `Send.number`.
+    """The answer to a message of ours, found by its `Send.id`, `Send.key` or `Send.number`.
 
     `duplicate`: the server had it already.
     """
@@ -199,7 +199,8 @@ class Reply:
 
 @attrs.frozen(kw_only=True)
 class Acked:
-    """The server has these messages of ours, by `Send.id` or `Send.number`.
+    """The server has these messages of ours, by `Send.id`, `Send.key` or `Send.number`: whichever
+    your `encode` wrote.
 
     `through`: all of this connection up to that number.
 
@@ -216,7 +217,7 @@ class Acked:
 class Refused:
     """The server refuses something.
 
-    `to` is the message of ours; `type` is its kind, if the server says so.
+    `to` is the message of ours, as in `Reply`; `type` is its kind, if the server says so.
 
     `echo`: it is the oldest message for whose frame `Dialect.echo` returns this text, where a
     server names messages by an id of its own. `code`, `text`, `suggestions` (what the server says
@@ -313,7 +314,8 @@ Fact: TypeAlias = (
 class Send:
     """A message of the user's that is to be sent.
 
-    `key` is the same on every resend; a server that reads it can tell a repetition. `body` has the
+    `key` is the same on every resend, and on another `send` with the same `idempotency_key`; `id`
+    belongs to this one `send`. So write `key` where a server recognizes repetitions. `body` has the
     bytes of `send(b"…")` and `send(type, b"…")`, whose frame has to be bytes; else it is None.
 
     `number` counts the messages of the session from 1; `is_request`: a caller waits for the

@@ -61,9 +61,9 @@ class KnownEntries:
         return self._by_key.get(key) or self.by_id.get(key)
 
     def by_name(self, name: Any) -> Entry | None:
-        """Return the entry with this id or number; a server's value may be of any type."""
+        """Return the entry with this id, key or number; a server's value may be of any type."""
         if isinstance(name, str):
-            return self.by_id.get(name)
+            return self.by_id.get(name) or self._by_key.get(name)
         is_number = isinstance(name, int | float) and not isinstance(name, bool)
         return self._by_number.get(cast("int", name)) if is_number else None
 

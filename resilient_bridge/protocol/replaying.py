@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .matching import PROVES
+from .matching import PROVES, Match
 from .recovery import Evidence, Incoming
 
 
 if TYPE_CHECKING:
     from .clock import Now
-    from .facts import Channel, Hello, Position, Received, Replayed
+    from .facts import Channel, Hello, Position, Replayed
     from .policies.replay import Replay
     from .positioned import Positioned
     from .recovery import Over
@@ -32,6 +32,7 @@ class Replaying:
         self.lost_backfill = ""
         self.has_unreadable = False
         self.has_asked = False
+        self.is_contradicted = False  # has this connection named another log than the one we asked?
         self.channels: tuple[Channel, ...] = ()  # the channels that were requested
         gone = positioned.bookmark.gone
         self.others: dict[Channel, str] = {None: gone} if gone else {}
@@ -54,6 +55,7 @@ class Replaying:
         self._same_session = hello.session is not None and hello.session == bookmark.life.session
         why = bookmark.contradicted(hello)
         if why:
+            self.is_contradicted = True
             self.forget(why)
         bookmark.greet(hello, number)
 
@@ -76,16 +78,21 @@ class Replaying:
             # What lies before a position that moved is not for us.
             self._runs[event.channel] = reached, max(self._run(event.channel, reached), event.position)
 
-    def goes_on(self, event: Received) -> bool:
+    def goes_on(self, heard: Incoming) -> bool:
         """Return whether this held event may belong to the replay.
 
-        One behind a hole is as good as live, and so is one without the anchor.
+        One behind a hole is as good as live, and so is one without the anchor, or with a number
+        that was not asked for or that another event had.
         """
+        event = heard.event
         position, channel = event.position, event.channel
         reached = self._positions.get(channel)
-        if not (self.policy.contiguous and isinstance(position, int) and isinstance(reached, int)):
+        if not (isinstance(position, int) and isinstance(reached, int)):
             return not self.policy.contiguous or position is not None
-        if position <= reached or position < self._highest[channel]:
+        if position <= reached:
+            is_asked = self.policy.repeats or position >= reached - self.policy.overlap
+            return is_asked and self.positioned.match(event, heard.text) is not Match.OTHER
+        if not self.policy.contiguous or position < self._highest[channel]:
             return True
         is_anchored = not self.policy.shows_anchor or reached in self._seen[channel]
         return is_anchored and self._run(channel, reached) >= position

@@ -64,6 +64,7 @@ class Resuming(Join):
         self._ends_at: float | None = None
         self._latest = inf  # when the replay ends, even if more of it keeps arriving
         self._stands_still_at = inf  # when it ends, if all that arrives is live
+        self._asked_since = False  # was anything asked since the server named another log?
         # Without positions it is judged by the state before this connection, which may be the
         # first.
         self._rejoin = Rejoin(parts.inbound.watermark, parts.replay)
@@ -108,6 +109,7 @@ class Resuming(Join):
         """The server has accepted us, and may name what it keeps for us."""
         if self._replaying is not None and self.is_open:
             self._replaying.greet(hello, self._in.watermark.accepted)
+            self._asked_another_log(self._replaying, now)
         elif self._replaying is not None:
             self._replaying.positioned.greeted(hello)
         if self.state is BridgeState.AUTHENTICATING and self._dialect.waits_for_hello:
@@ -141,8 +143,17 @@ class Resuming(Join):
             self._over = "nothing"  # nothing was requested, so nothing will be answered
         self._latest = now.mono + self._policy.max_seconds
         self._stands_still_at = now.mono + self._policy.timeout
+        self._asked_another_log(replaying, now)
         self._came(now)
         self._advance(now)
+
+    def _asked_another_log(self, replaying: Replaying, now: Now) -> None:
+        """Where the server has named another log since we asked, what it answers is no replay of
+        ours: live events do not prolong the wait.
+        """
+        is_asked_in_vain = replaying.is_contradicted and not self._asked_since
+        if is_asked_in_vain and self._waits_for_quiet and self.state is BridgeState.REPLAYING:
+            self._latest = min(self._latest, now.mono + replaying.policy.quiet)
 
     def _ask(self) -> bool:
         """Have the dialect send its request; return False if it has none."""
@@ -156,6 +167,8 @@ class Resuming(Join):
         self._wire.control.extend(asked.frames)
         if self._replaying is not None:
             self._replaying.channels = tuple(asked.channels)
+            # what this join asks, it asks of the log that the server has named
+            self._asked_since = bool(asked.frames) and self._replaying.is_contradicted
         # whatever the greeting has stated since
         return bool(asked.frames) or self._in.watermark.asks_in_url
 
@@ -178,7 +191,7 @@ class Resuming(Join):
             is_full = self._rejoin.overflowed
         else:
             self._replaying.hold(heard)
-            if self._replaying.goes_on(heard.event):
+            if self._replaying.goes_on(heard):
                 self._stands_still_at = now.mono + self._policy.timeout
             is_full = self._replaying.is_full
         if is_full:

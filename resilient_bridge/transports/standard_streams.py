@@ -165,6 +165,7 @@ class Output:
         self._idle.set()
         self._is_closing = False
         self._has_thread = False
+        self._has_failed = False
         self.is_broken = False
         self.broken = asyncio.Event()
 
@@ -211,6 +212,15 @@ class Output:
         """Wait until everything is written, or a write has failed and `is_broken` is true."""
         await self._idle.wait()
 
+    def flush(self, seconds: float) -> bool:
+        """Block the caller, and with it the loop, until everything is written, at most `seconds`.
+
+        Returns whether it is. For what must be written before the next step of the caller.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._size or self._has_failed, seconds)
+            return not self._size
+
     async def aclose(self, seconds: float) -> None:
         """Wait until everything is written, at most `seconds`; then the thread ends as soon as it
         has written what is queued.
@@ -238,10 +248,14 @@ class Output:
             try:
                 self._write(data)
             except OSError:
+                with self._changed:
+                    self._has_failed = True
+                    self._changed.notify_all()
                 self._tell(self._break)
                 return
             with self._changed:
                 self._size -= len(data)
+                self._changed.notify_all()
             if not self._tell(self._relax):
                 return
 

@@ -119,3 +119,44 @@ def test_the_text_of_a_close_cannot_forge_a_line():
         assert "CANARY" not in shown
         assert "\x1b" not in shown
         assert len(shown) < 3_000
+
+
+# ---- in the words of the library -------------------------------------------------------------------------------------
+
+
+def _printed():
+    codes = sorted({code for codes in (*RECEIVED.values(), *SENT.values()) for code in codes})
+    for code in codes:
+        for frame in (Close(code, ""), Close(code, "keepalive ping timeout")):
+            yield ConnectionClosedError(frame, None)
+            yield ConnectionClosedError(frame, Close(1000, ""), rcvd_then_sent=True)
+            yield ConnectionClosedError(None, frame)
+            yield ConnectionClosedError(Close(1000, ""), frame, rcvd_then_sent=False)
+    yield ConnectionClosedError(None, None)
+
+
+def test_a_printed_close_means_what_the_close_means():
+    """A line of a log, with or without the class before it: the code and the advice of the exception; as a text, the other side's."""
+    for error in _printed():
+        expected = classify(error)
+        for text in (str(error), f"websockets.exceptions.ConnectionClosedError: {error}", f"lost: {error}"):
+            found = classify(text)
+            assert (found.code, found.retryable) == (expected.code, expected.retryable), text
+            assert (found.category, found.executed) == ("UPSTREAM", "maybe"), text
+            assert found.details.items() <= expected.details.items(), text
+            assert found.details["close_by"] == expected.details["close_by"], text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "received 1012 (service restart)",
+        "sent 1011 (unexpected error) x",
+        "received 9012 (x); no close frame sent",
+        "received 1012; then sent 1012 (service restart)",
+        "the close frame received was fine; then sent 2 letters",
+    ],
+)
+def test_what_only_looks_like_a_printed_close_is_none(text):
+    """Numbers and words as they may stand in any text."""
+    assert classify(text).code == "SYS_INTERNAL_ERROR"

@@ -25,7 +25,8 @@ TRANSIENT = """connect ECONNREFUSED 127.0.0.1:80|connect ETIMEDOUT 10.0.0.1:443|
     |An established connection was aborted by the software in your host machine
     |A connection attempt failed because the connected party did not properly respond after a period of time
     |A socket operation was attempted to an unreachable network
-    |The process cannot access the file because it is being used by another process"""
+    |The process cannot access the file because it is being used by another process
+    |[Errno 111] Connect call failed ('127.0.0.1', 8801)|[Errno 61] Connect call failed ('::1', 8801, 0, 0)|[Errno 65] Connect call failed ('10.0.0.1', 80)"""
 PERMANENT = """ENOENT: no such file or directory, open 'config.json'|EACCES: permission denied|EPERM
     |404 Not Found|403 Forbidden|Invalid argument|Syntax error near line 3|bash: foo: command not found
     |HTTP 400|status code 501|429 {"error": {"code": "insufficient_quota"}} HTTP 429"""
@@ -37,6 +38,12 @@ NOTHING = """processed 429 rows|429|row 503 of 504|error 4290|EBUSYBODY|preECONN
 
 def _each(texts: str) -> list[str]:
     return [" ".join(text.split()) for text in texts.split("|")]
+
+
+def test_several_failed_connects_are_the_first_of_them():
+    """As asyncio prints them, for a host with two addresses."""
+    text = "Multiple exceptions: [Errno 111] Connect call failed ('::1', 80, 0, 0), [Errno 113] Connect call failed ('127.0.0.1', 80)"
+    assert classify(text).code == "CONN_REFUSED"
 
 
 @pytest.mark.requirement("C1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.protocol.frames_rig import FramesRig, dialect, event, events, gap, unknown
+from tests.protocol.frames_rig import FramesRig, d, dialect, event, events, gap, unknown
 
 
 ANCHORED = {"contiguous": True, "inclusive": True, "ends": "anchor"}
@@ -56,3 +56,38 @@ def test_an_answer_without_the_anchor_is_not_waited_for_while_events_come():
     pushed(rig, range(12, 70))
     assert rig.is_ready
     assert rig.read() == [unknown("no_anchor"), *(f"e{number}" for number in range(12, 70))]
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [ANCHORED, {"contiguous": True}, {"contiguous": True, "overlap": 1, "ends": "anchor"}, {}],
+    ids=["inclusive", "exclusive", "overlap", "holes"],
+)
+def test_a_log_that_counts_from_the_beginning_is_not_waited_for(positions):
+    """The server's numbers begin again, and what it pushes stands below what was asked for: that is no replay."""
+    rig = FramesRig(dialect(positions)).up(*events(1, 30))
+    rig.read()
+    rig.again()
+    for number in range(3, 24):
+        rig.idle(0.5)
+        rig.hear(event(number, f"new {number}"))
+    assert rig.is_ready
+    assert rig.resumed == ("GAP", "restarted", {})
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["waits for the hello", "does not"])
+def test_another_epoch_than_the_one_that_was_asked_ends_the_wait(waits):
+    """The request, in the URL, was for a log that is gone: live events of the new one do not prolong the wait beyond `quiet`."""
+    speaks = dialect(
+        {"contiguous": True},
+        resume=lambda record: d.Resume(query={"after": str(record.position)} if record.positions else {}),
+        waits_for_hello=waits,
+    )
+    rig = FramesRig(speaks).up(d.Hello(epoch="A"), *events(1, 30))
+    rig.read()
+    rig.again()
+    rig.hear(d.Hello(epoch="B"))
+    pushed(rig, range(3, 8), every=0.5)
+    assert rig.is_ready
+    assert rig.resumed == ("GAP", "new_epoch", {})
+    assert rig.read() == [gap("new_epoch"), *(f"e{number}" for number in range(3, 8))]

@@ -40,6 +40,28 @@ def test_an_acknowledgement_by_numbers_settles_those():
     assert states(*sends) == ["written", "confirmed", "confirmed", "written"]
 
 
+def test_an_acknowledgement_by_key_settles_its_send():
+    """The key is what a second send of the same thing has in common with the first, so a server may know messages by it."""
+    rig = rig_with()
+    first, second = (rig.send("note", key=key) for key in ("k1", "k2"))
+    rig.write()
+    rig.hear(d.Acked(ids=["k2"]))
+    assert states(first, second) == ["written", "confirmed"]
+    rig.hear(d.Refused(to="k1", code="no"))
+    assert states(first, second) == ["dead", "confirmed"]
+    assert rig.session.outbound.stray_acks == 0
+
+
+def test_an_acknowledgement_by_an_echo_that_fits_nothing_is_counted():
+    """As one by an id is: `echo=` is missing in this dialect, so no message has such a name."""
+    rig = rig_with()
+    sent = rig.send("note")
+    rig.write()
+    rig.hear(d.Acked(echo="hash"))
+    assert states(sent) == ["written"]
+    assert rig.session.outbound.stray_acks == 1
+
+
 def test_a_cumulative_acknowledgement_settles_all_before_it():
     """Through the third: three are confirmed, the fourth is not."""
     rig = rig_with()

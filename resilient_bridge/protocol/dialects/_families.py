@@ -54,7 +54,7 @@ def sequence(
 
     `field` is the dotted path of the number. `ask`: the name of a field of the URL's query, or a
     frame in which the text "{position}" stands for the number; `start` is what the first connection
-    asks after (None: it does not ask). The client asks one event early, so that the answer starts
+    asks after (with `inclusive`: from; None: it does not ask). The client asks one event early, so that the answer starts
     with a known event: that proves the replay, and reveals a server whose numbers restarted.
     `inclusive`: the server does that itself. `contiguous=False`: other clients' events lie between,
     so a hole is no loss.
