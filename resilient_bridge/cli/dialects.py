@@ -19,6 +19,7 @@ from ..errors import ConfigError
 from ..protocol.facts import Send
 from ..protocol.policies import Dialect
 from ..settings.dialect_names import families, makes_dialects, ready
+from .printing import for_a_shell
 
 
 _LONGEST: Final = 4_000  # characters
@@ -103,7 +104,7 @@ def _made(name: str, make: Callable[..., Any], call: ast.Call) -> Dialect:
     try:
         return cast("Dialect", inspect.unwrap(make)(*arguments, **keywords))
     except ConfigError as error:
-        raise ValueError(error.failure.message.partition("; write ")[0]) from None
+        raise ValueError(for_a_shell(error)) from None
     # Python's message names the argument that is missing or unknown
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{_signature(name, make)} expected: {error}") from None

@@ -24,7 +24,7 @@ from .doctor_rows import Row, data_of, page_width, rows_of, table_of
 from .doctor_steps import Limits, examine
 from .doctor_values import Findings
 from .options import SECONDS, token_from
-from .printing import USAGE, complain, show
+from .printing import USAGE, complain, for_a_shell, show
 from .status_line import status_on_stderr
 
 
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         token = token_from(arguments.token_env)
         dialect = None if arguments.dialect is None else read_dialect(arguments.dialect)
     except ConfigError as error:
-        return complain("doctor", error.failure.message)
+        return complain("doctor", for_a_shell(error))
     except ValueError as error:
         return complain("doctor", f"--dialect: {error}")
     except LookupError as error:
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         report = _masked(asyncio.run(_watched(arguments, token, dialect)), mask)
     except ConfigError as error:
-        return complain("doctor", error.failure.message)
+        return complain("doctor", for_a_shell(error))
     text = _json(arguments.bridge, report) if arguments.json else _text(arguments.bridge, report)
     failed = show("doctor", mask(text))
     if report.why:

@@ -34,7 +34,7 @@ from .options import token_from
 from .pipe_events import line_of, line_of_gap, started
 from .pipe_lines import bad_line, parse_frame, parse_line, print_message
 from .pipe_receipts import Dealt, Receipts
-from .printing import USAGE, complain, words_of
+from .printing import USAGE, complain, for_a_shell, words_of
 from .status_line import StatusLine
 from .terminal import CLEAR, can_be_cleared, columns, fitted, is_terminal
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return asyncio.run(_run(arguments, token, dialect))
     except (ConfigError, StoreError) as error:
-        return complain("pipe", str(error.failure))
+        return complain("pipe", for_a_shell(error))
 
 
 async def _run(arguments: argparse.Namespace, token: str | None, dialect: Dialect | None) -> int:

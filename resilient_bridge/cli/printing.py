@@ -11,9 +11,13 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from .terminal import columns, fitted
+
+
+if TYPE_CHECKING:
+    from ..errors import BridgeError
 
 
 USAGE: Final = 2
@@ -70,6 +74,15 @@ def complain(command: str, text: str) -> int:
     line = " ".join(text.split())
     print(fitted(f"resilient-bridge {command}: {line}", columns(sys.stderr)), file=sys.stderr)
     return USAGE
+
+
+def for_a_shell(error: BridgeError) -> str:
+    """Return what an error says, without the line of Python to write."""
+    from ..errors import ConfigError  # help is printed without it
+
+    if isinstance(error, ConfigError):
+        return error.failure.message.partition("; write ")[0]
+    return str(error.failure)
 
 
 def words_of(error: Exception) -> str:

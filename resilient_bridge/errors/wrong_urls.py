@@ -14,15 +14,18 @@ def is_host(text: str) -> bool:
     found = re.fullmatch(r"([A-Za-z0-9.-]{1,100})(:\d{1,5})?|\[[0-9a-fA-F:]+\](:\d+)?", text)
     if found is None or not found[1]:
         return found is not None
-    return (
-        "." in found[1]
-        or bool(found[2])
-        or (found[1].isalpha() and len(found[1]) <= 20 and not has_mix(found[1]))
-    )
+    return "." in found[1] or bool(found[2]) or _is_word(found[1])
+
+
+def _is_word(text: str) -> bool:
+    return text.isalpha() and len(text) <= 20 and not has_mix(text)
 
 
 def url_for(_: str, received: object) -> str:
-    """Return a ws:// or wss:// URL with the host and path of a wrong one, or an example."""
+    """Return a ws:// or wss:// URL with the host of a wrong one, or an example.
+
+    A path of plain words is kept; another one may be a secret, as those of webhooks are.
+    """
     if not isinstance(received, str) or not received.strip():
         return EXAMPLES["url"]
     text = received.strip()
@@ -40,6 +43,8 @@ def url_for(_: str, received: object) -> str:
         return EXAMPLES["url"]
     is_near = bool(re.match(r"(localhost|127\.|\[::1\]|0\.0\.0\.0)", host)) or host.endswith(".local")
     secure = scheme in {"wss", "https"} or (scheme not in {"http", "ws"} and not is_near)
-    path, question, _query = rest.partition("?")
-    shown = f"{'wss' if secure else 'ws'}://{path.partition('#')[0]}" + ("?..." if question else "")
+    path = rest[len(host) :].partition("?")[0].partition("#")[0]
+    is_plain = all(_is_word(part) for part in path.split("/") if part)
+    more = path if is_plain else "/..."
+    shown = f"{'wss' if secure else 'ws'}://{host}{more}" + ("?..." if "?" in rest else "")
     return f'"{redact(shown)}"' if text != shown else EXAMPLES["url"]

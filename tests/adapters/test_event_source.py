@@ -269,8 +269,9 @@ async def test_a_client_that_cannot_is_not_asked_again(library):
     await closed.aclose()
     for client, url in (closed, "http://x"), (library.AsyncClient(), "foo:x"), (sync, "http://x"):
         async with EventSource(client, url) as source:
-            with pytest.raises(rb.BridgeError, match=r"CONFIG|INTERNAL") as caught:
+            with pytest.raises(rb.BridgeError) as caught:
                 await anext(source)
+            assert caught.value.failure.category in {rb.Category.CONFIG, rb.Category.INTERNAL}
             assert (caught.value.__cause__ is None) is (client is sync)
 
 

@@ -32,7 +32,7 @@ async def test_lines_go_out_in_order_and_messages_come_in():
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("notaurl", "'text of 7 characters without ://'"),
+        ("notaurl", "'notaurl'"),
         ("htp://host:80/ws", "'htp://host:80'"),
         ("http://me:hunter2@host/ws?token=hunter2#hunter2", "'http://host'"),
         ("me:hunter?2@host/ws", "without ://"),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.errors import ConfigError, StoreError
+from resilient_bridge.errors import ConfigError, Failure, StoreError
 from resilient_bridge.protocol import Entry, EntryState
 from resilient_bridge.stores import SQLiteStore
 from tests.internals.stores import commits as sqlite_commits
@@ -324,7 +324,7 @@ async def test_marks_go_when_what_they_cover_is_settled(path, monkeypatch):
 
 
 def _refuse(ops):
-    raise StoreError("SYS_STORE_UNAVAILABLE")
+    raise StoreError(Failure.of("SYS_STORE_UNAVAILABLE"))
 
 
 # ---- odd values ------------------------------------------------------------------------------------------------------

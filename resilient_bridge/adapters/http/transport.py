@@ -75,7 +75,17 @@ _ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent":
 _OWN_KEY: Final = "rb.idempotency_key"
 # the first two are for users; a misspelt one would be no permission, and no word about it
 _KNOWN: Final = frozenset(
-    {"rb.policy", "rb.idempotent", _OURS, _OWN_KEY, "rb.counted", "rb.redirected", "rb.token"}
+    {
+        "rb.policy",
+        "rb.idempotent",
+        _OURS,
+        _OWN_KEY,
+        "rb.body",
+        "rb.counted",
+        "rb.idempotency_header",
+        "rb.redirected",
+        "rb.token",
+    }
 )
 
 
