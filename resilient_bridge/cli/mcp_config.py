@@ -189,6 +189,9 @@ def _why_not_reached(sidecar: Sidecar) -> str:
         asyncio.run(upstream_of(shown, cast("Receiver", None)).open())
     except LostError as error:
         return error.loss.reason
+    except OSError as error:  # of the client's certificates, as nothing else is read
+        words = (error.strerror or str(error)).lower()
+        return f"SSL_CERT_FILE or SSL_CERT_DIR: certificates that can be read expected ({words})"
     return ""
 
 

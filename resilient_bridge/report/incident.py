@@ -21,7 +21,7 @@ _IN_DOUBT: Final = frozenset({"MessageUndelivered", "DuplicateConflict"})
 _NOTABLE: Final = frozenset({
     "StoreChanged", "StateSetAside", "ClockJumped", "FeatureRefused", "CallLeftBehind", "ModeChanged",
     "GaveUp", "FellBack", "MessageRejected", "HookRejected", "ToolFailed", "WorkflowChanged halted", "WorkflowChanged aborted", "PhaseChanged undone",
-    "ContextNearlyFull", "list_changed", "capabilities_changed", "stray_answer", "server_unreachable",
+    "ContextNearlyFull", "list_changed", "capabilities_changed", "tools_unknown", "stray_answer", "server_unreachable",
 })  # fmt: skip
 _STATE_OF: Final = {  # the field that says what happened, and is shown after the event's name
     "MessageUndelivered": "outcome", "StoreChanged": "state", "WorkflowChanged": "status", "PhaseChanged": "status",

@@ -197,6 +197,15 @@ def test_what_a_desktop_program_may_need_of_the_shell_is_named(monkeypatch, caps
     assert "hunter2" not in err + copied
 
 
+def test_certificates_that_are_not_there_are_a_reason_in_words(monkeypatch, capsys):
+    """A URL's client reads them when it is made: one line, exit code 2."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file.pem")
+    assert cli.main(["mcp", "--print-config", "json", "https://host/mcp"]) == 2
+    err = capsys.readouterr().err
+    assert "SSL_CERT_FILE or SSL_CERT_DIR: certificates that can be read expected (no such file" in err
+    assert err.count("\n") == 1
+
+
 def test_an_entry_made_under_uv_run_names_the_program(program, tmp_path, monkeypatch, capsys):
     """Its environment is the project's own, which no cache holds; it has the tag of a cache itself."""
     (tmp_path / ".venv").mkdir()

@@ -217,6 +217,7 @@ def test_calls_are_counted_by_name_and_outcome_with_the_slowest_exact():
 def test_a_sidecar_shows_losses_restarts_and_outcomes():
     """Its lines have times in seconds and names of their own."""
     written = list(log(0, each=0, mcp=True))
+    written.append(json.dumps({"at": BEGIN, "event": "tools_unknown", "name": "serch"}).encode() + b"\n")
     events = [json.loads(one) for one in written]
     incident = incident_of(written)
     counted = Counter(one["event"] for one in events)
@@ -230,6 +231,7 @@ def test_a_sidecar_shows_losses_restarts_and_outcomes():
         one["outcome"] for one in events if one["event"] == "call_finished"
     )
     assert "The MCP server was lost 10 times" in as_text(incident)
+    assert ("tools_unknown", "serch") in [(one.what, one.text) for one in incident.notable]
     unknown = sum(one.get("outcome") == "unknown" for one in events)
     assert unknown == as_data(incident)["calls"]["tools/call order"]["outcomes"].get("unknown", 0) + as_data(incident)["calls"][
         "tools/call search"]["outcomes"].get("unknown", 0)  # fmt: skip

@@ -114,7 +114,7 @@ class Catalog:
         if unknown:
             shown = [f"{name!r} ({', '.join(at)}){_near(name, tools)}" for name, at in unknown.items()]
             line = f"the server now has no tool {'; '.join(shown)}"
-            state.note("tools_unknown", line, unknown=list(unknown))
+            state.note("tools_unknown", line, name=", ".join(unknown))
 
     def _say_what_is_repeated(self, session: Session) -> None:
         state = self._state

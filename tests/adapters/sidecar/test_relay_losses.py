@@ -137,7 +137,7 @@ def test_a_name_that_no_tool_has_is_reported_once():
     """Where it stands and what is meant, when the tools are first known; not again, and not of a tool that comes later."""
     harness, _ = hinted(**NAMED)
     (record,) = harness.records("tools_unknown")
-    assert record["unknown"] == ["loook", "later", "ordr", "lok", "xyz"]
+    assert record["name"] == "loook, later, ordr, lok, xyz"
     (line,) = [one for one in harness.lines if "has no tool" in one]
     assert line == (
         "the server now has no tool 'loook' (idempotent), did you mean 'look'?; 'later' (idempotent); "
