@@ -168,6 +168,7 @@ ELSEWHERE = {
     "cli/test_doctor_findings.py": "cli/doctor_events cli/doctor_journal cli/doctor_promise cli/doctor_rows cli/doctor_values",
     "cli/test_doctor_mcp.py": "cli/doctor_mcp_page cli/doctor_mcp_talk",
     "cli/test_main.py": "cli/commands cli/dialects",
+    "cli/test_workflow_targets.py": "cli/modules",
     "cli/test_mcp.py": "cli/mcp_config cli/mcp_http cli/mcp_options",
     "cli/test_progress.py": "cli/status_line",
     "cli/test_schedules.py": "config/spelled_calls",
