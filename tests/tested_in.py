@@ -170,6 +170,7 @@ ELSEWHERE = {
     "cli/test_main.py": "cli/commands cli/dialects",
     "cli/test_mcp.py": "cli/mcp_http cli/mcp_options",
     "cli/test_mcp_entries.py": "cli/mcp_config",
+    "cli/test_workflow_targets.py": "cli/modules",
     "cli/test_progress.py": "cli/status_line",
     "cli/test_schedules.py": "config/spelled_calls",
     "cli/test_terminal.py": "cli/completion",

@@ -41,7 +41,8 @@ dialect that needs arguments; 3, of an MCP server, problems that the page marks 
 _CHECK: Final = """Names of functions are let pass and listed, because only your program has them. Exit codes: 0 all is right; 1 it is not, each
 mistake with its path and line; 2 wrong usage, or no such file."""
 _DIALECT: Final = (
-    "how the bridge speaks, as in rb.dialects: plain, openhands, \"sequence(field='seq', ask='last_seq')\""
+    "how the bridge speaks, as in rb.dialects: plain, openhands, \"sequence(field='seq', ask='last_seq')\"; "
+    "or MODULE:NAME, a Dialect in a module of yours, which is imported from the current directory"
 )
 _TARGETS: Final = """TARGET is FILE.py or MODULE, with :NAME if more than one Workflow is in it. Exit codes: 0 done; 1 halted, the report says
 why and what to do; 2 wrong usage, or a file that cannot be used; 3 aborted; 130 interrupted."""

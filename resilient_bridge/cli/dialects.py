@@ -1,7 +1,8 @@
 """Dialects as typed on the command line: `plain`, `sequence(field='seq', ask='last_seq')`.
 
 Also the forms of message that a user can send in a dialect. Rule: the text is parsed and never run.
-It is a name in `rb.dialects`, or a call of one with literals as arguments.
+It is a name in `rb.dialects`, or a call of one with literals as arguments; or `MODULE:NAME`, the
+user's own dialect in the user's own module, which is imported.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import inspect
 import json
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from .. import dialects
@@ -19,6 +21,7 @@ from ..errors import ConfigError
 from ..protocol.facts import Send
 from ..protocol.policies import Dialect
 from ..settings.dialect_names import families, makes_dialects, ready
+from .modules import CannotLoadError, load, split
 from .printing import for_a_shell
 
 
@@ -47,6 +50,8 @@ def read_dialect(text: str) -> Spelled:
     if not text or len(text) > _LONGEST:
         got = f"{len(text)} characters" if text else "nothing"
         raise ValueError(f"the name of a dialect, or a call of one, expected, got {got}; {_listed()}")
+    if _is_own(text):
+        return _imported(text)
     try:
         with warnings.catch_warnings(action="ignore"):
             node = ast.parse(text, mode="eval").body
@@ -57,6 +62,28 @@ def read_dialect(text: str) -> Spelled:
         ) from None
     except (RecursionError, MemoryError):
         raise ValueError("a dialect as in code expected, got too deep a nesting") from None
+
+
+def _is_own(text: str) -> bool:
+    return bool(split(text)[1]) and not any(sign in text for sign in "()'\"")
+
+
+def _imported(text: str) -> Spelled:
+    where, name = split(text)
+    try:
+        found: object = getattr(load(where), name, None)
+    except CannotLoadError as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(found, Dialect):
+        raise ValueError(  # noqa: TRY004 -- as for every text that names no dialect
+            f"a Dialect expected, got {_short(text)}, which is {_kind(found)}"
+        )
+    module = Path(where).stem if where.endswith(".py") else where
+    return Spelled(found, f"{module}.{name}")
+
+
+def _kind(found: object) -> str:
+    return "not in it" if found is None else f"of type {type(found).__name__}"
 
 
 def _spelled(node: ast.expr) -> Spelled:
@@ -82,14 +109,19 @@ def read_served(text: str) -> tuple[str, dict[str, Any]]:
 
     Raises ValueError for an invalid text, and for a dialect that it does not serve.
     """
+    if _is_own(text.strip()):
+        raise ValueError(f"{_served()} expected, got {_short(text)}, whose server has to be a real one")
     read_dialect(text)
     node = ast.parse(text.strip(), mode="eval").body
     call = node if isinstance(node, ast.Call) else None
     name = ast.unparse(node if call is None else call.func)
     if name not in (*LIVE, *FAMILIES, "recursor"):
-        served = ", ".join([*LIVE, "recursor", *(f"{family}(…)" for family in FAMILIES)])
-        raise ValueError(f"one of {served} expected, got {_short(text)}, whose server has to be a real one")
+        raise ValueError(f"{_served()} expected, got {_short(text)}, whose server has to be a real one")
     return name, {} if call is None else {str(each.arg): _literal(each.value) for each in call.keywords}
+
+
+def _served() -> str:
+    return f"one of {', '.join([*LIVE, 'recursor', *(f'{family}(…)' for family in FAMILIES)])}"
 
 
 def _made(name: str, make: Callable[..., Any], call: ast.Call) -> Dialect:

@@ -14,9 +14,10 @@ import attrs
 
 from ..classification import classify
 from ..client import BridgeClient
-from ..errors import BridgeError, Failure
+from ..errors import BridgeError, Failure, mapping_of, redact
 from ..presets import default
 from ..presets.bridge_policy import BridgePolicy
+from ..protocol.frames import decode_json
 from ..protocol.policies import Dialect, Heartbeat, Reconnect, Replay
 from ..protocol.recognition import fitting
 from ..telemetry import events, listen
@@ -33,6 +34,7 @@ _REPLAY: Final = 2.0  # seconds for the rest of a replay from the start
 _PING_EVERY: Final = 0.5
 _LONGEST: Final = 3600.0
 _FIRST_FRAMES: Final = 3
+_SHOWN: Final = 100  # characters of a frame
 
 
 @attrs.frozen(kw_only=True)
@@ -195,6 +197,11 @@ class _Steps:
             )
             return
         await asyncio.sleep(min(self._limits.probing, max(0.0, self._remaining())))
+        refused = next(filter(_is_error, journal.entries[before:]), None)
+        if refused is not None:
+            journal.notes.append(
+                f"The server answered the message of --probe-type with an error: {redact(str(refused.value), limit=_SHOWN)}."
+            )
 
     # ---- conditions
     async def _until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
@@ -241,3 +248,14 @@ def _is_of(entry: Entry, *, sent: str | bytes, identity: str) -> bool:
     empty, and the frame contains `identity`.
     """
     return entry.kind == "went" and (entry.value == sent if sent else identity in str(entry.value))
+
+
+def _is_error(entry: Entry) -> bool:
+    """Return whether this is a frame of the server that says `error`, as its type or as a field."""
+    if entry.kind != "came" or not isinstance(entry.value, str):
+        return False
+    try:
+        frame = mapping_of(decode_json(entry.value))
+    except ValueError:
+        return False
+    return bool(frame.get("error")) or frame.get("type") == "error"

@@ -71,7 +71,7 @@ async def _run(arguments: argparse.Namespace, token: str | None, dialect: Dialec
     # While the outbox is full, no more of stdin is read.
     policy = policy.evolve(outbox=attrs.evolve(policy.outbox, overflow="block"))
     pipe = Pipe(arguments, dialect or policy.dialect)
-    client = TellingClient(
+    client = ReportingClient(
         arguments.url,
         token=token,
         session_id=arguments.session,
@@ -81,14 +81,14 @@ async def _run(arguments: argparse.Namespace, token: str | None, dialect: Dialec
         pin=arguments.pin,
         on_gap=pipe.tell_gap,
     )
-    client.tell_first(pipe.tell_outcomes)
+    client.report_first(pipe.report_outcomes)
     return await pipe.run(client)
 
 
-class TellingClient(BridgeClient):
-    """A client whose outcomes are told before its store records them as final."""
+class ReportingClient(BridgeClient):
+    """A client whose outcomes are reported before its store records them as final."""
 
-    def tell_first(self, tell: Callable[[list[tuple[Receipt, str | None]]], None]) -> None:
+    def report_first(self, tell: Callable[[list[tuple[Receipt, str | None]]], None]) -> None:
         """Call `tell` with each receipt that gets its outcome, and how it was confirmed."""
         driver = self._driver
         driver.before_settling = lambda entries: tell(
@@ -103,7 +103,7 @@ class Waiting:
     name: str
     receipt: Receipt
     is_earlier: bool = False
-    is_told: bool = False
+    is_reported: bool = False
 
 
 class Pipe:
@@ -128,7 +128,7 @@ class Pipe:
         self._rated = RatedLines(LineRate(), self._tell_omitted)  # the lines that the server causes
         self._waiting: asyncio.Queue[Waiting | None] = asyncio.Queue()
         self._named: dict[str, list[Waiting]] = {}  # those without an outcome, by the message's id
-        self._told_ahead: set[str] = set()  # ids of what got its outcome before `send` returned
+        self._reported_early: set[str] = set()  # ids of what got its outcome before `send` returned
         self._number = 0  # of the line of input that is being sent
         self._is_stalled = False  # is stderr not read?
         self._stop = asyncio.Event()
@@ -302,32 +302,32 @@ class Pipe:
 
     def _wait_for(self, waiting: Waiting) -> None:
         identity = waiting.receipt.id
-        if identity in self._told_ahead:
-            self._told_ahead.remove(identity)
-            waiting.is_told = True
+        if identity in self._reported_early:
+            self._reported_early.remove(identity)
+            waiting.is_reported = True
         else:
             self._named.setdefault(identity, []).append(waiting)
         self._waiting.put_nowait(waiting)
 
-    def tell_outcomes(self, outcomes: list[tuple[Receipt, str | None]]) -> None:
+    def report_outcomes(self, outcomes: list[tuple[Receipt, str | None]]) -> None:
         """Write the lines about these outcomes, before the store records them as final: a run that
         is killed in between leaves them to the next one.
         """
-        has_said = False
+        has_lines = False
         for receipt, how in outcomes:
             named = self._named.pop(receipt.id, None)
             if named is None:  # only the line that is being sent has no name yet
                 named = [Waiting(f"line {self._number}", receipt)]
-                self._told_ahead.add(receipt.id)
+                self._reported_early.add(receipt.id)
             for waiting in named:
-                has_said |= self._tell_outcome(waiting, how)
-        if has_said and self._store is not None:
+                has_lines |= self._report_outcome(waiting, how)
+        if has_lines and self._store is not None:
             # without a reader of stderr, one wait is enough
             self._is_stalled = not self._err.flush(0 if self._is_stalled else _GOODBYE)
 
-    def _tell_outcome(self, waiting: Waiting, how: str | None) -> bool:
+    def _report_outcome(self, waiting: Waiting, how: str | None) -> bool:
         """Count an outcome; return whether a line was needed."""
-        waiting.is_told = True
+        waiting.is_reported = True
         earlier = "earlier: " if waiting.is_earlier else ""
         failure = waiting.receipt.failure
         if failure is not None:
@@ -344,7 +344,7 @@ class Pipe:
             how: str | None = None
             with suppress(BridgeError):
                 how = await waiting.receipt.confirmed()
-            if waiting.is_told:
+            if waiting.is_reported:
                 continue
             self._named.pop(waiting.receipt.id, None)
             state = waiting.receipt.state
@@ -353,7 +353,7 @@ class Pipe:
                 self._stored[waiting.receipt.idempotency_key] = None
                 self._say(f"kept: {waiting.name}: not {text} yet")
             else:
-                self._tell_outcome(waiting, how)
+                self._report_outcome(waiting, how)
 
     # ---- stdout
     async def _print(self, client: BridgeClient) -> None:

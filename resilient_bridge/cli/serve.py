@@ -50,11 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
         return complain("serve", f"cannot listen on {arguments.host}:{arguments.port}: {error}")
 
 
+#: What only the client needs to know, or what the embedded bridge does not do.
+_OF_CLIENT: Final = ("start", "timestamp", "distinct", "volatile", "id_field", "ack", "dedupes")
+
+
 def _server(dialect: str | None, host: str, port: int, token: str | None) -> BridgeServer | LogBridge:
     name, arguments = ("recursor", {}) if dialect is None else read_served(dialect)
     if name == "recursor":
         return BridgeServer(host=host, port=port, token=token)
-    for of_client in ("start", "timestamp", "distinct", "volatile"):  # what only the client needs to know
+    for of_client in _OF_CLIENT:
         arguments.pop(of_client, None)
     position: Any = FAMILIES.get(name)
     return LogBridge(position=position, host=host, port=port, token=token, **arguments)

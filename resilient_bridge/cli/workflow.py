@@ -6,21 +6,14 @@ import argparse
 import asyncio
 import json
 import sys
-import traceback
-from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..agent import Workflow, WorkflowReport, WorkflowStatus
-from ..errors import BridgeError, text_of
+from ..errors import BridgeError
 from ..transports.signals import TERM, on_signals
+from .modules import CannotLoadError, load, split
 from .printing import complain, show
 from .progress import Progress
-
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 
 _INTERRUPTED: Final = 130
@@ -84,8 +77,11 @@ class _NotFoundError(Exception):
 
 def _found(target: str) -> Workflow:
     """Return the workflow in `FILE.py`, `FILE.py:NAME`, `MODULE` or `MODULE:NAME`."""
-    where, _, name = target.rpartition(":") if _has_name(target) else (target, "", "")
-    module = _loaded(where)
+    where, name = split(target)
+    try:
+        module = load(where)
+    except CannotLoadError as error:
+        raise _NotFoundError(f"TARGET: {error}") from error
     if name:
         found: object = getattr(module, name, None)
         if not isinstance(found, Workflow):
@@ -96,37 +92,3 @@ def _found(target: str) -> Workflow:
         names = ", ".join(flows) or "none"
         raise _NotFoundError(f"TARGET: wanted {where}:NAME, or one Workflow in {where}, got {names}")
     return next(iter(flows.values()))
-
-
-def _has_name(target: str) -> bool:
-    tail = target.rpartition(":")[2]
-    return ":" in target and tail.isidentifier()  # and not the drive of C:\flow.py
-
-
-def _loaded(where: str) -> ModuleType:
-    path = Path(where)
-    is_file = where.endswith(".py")
-    if is_file and not path.is_file():
-        raise _NotFoundError(f"TARGET: wanted a Python file or a module, got {where!r}")
-    sys.path.insert(0, str(path.absolute().parent if is_file else Path.cwd()))
-    try:
-        return _executed(path) if is_file else import_module(where)
-    except (Exception, SystemExit) as error:
-        text = f"{type(error).__name__}: {text_of(error)}{_line_of(error, where)}"
-        raise _NotFoundError(f"TARGET: {where!r} cannot be imported: {text}") from error
-
-
-def _executed(path: Path) -> ModuleType:
-    spec = spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:  # pragma: no cover -- not for a name that ends with .py
-        raise ImportError(path)
-    module = module_from_spec(spec)
-    # `setdefault`: a workflow in json.py must not replace the module json
-    sys.modules.setdefault(path.stem, module)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _line_of(error: BaseException, where: str) -> str:
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == where]
-    return f" (line {lines[-1]})" if lines else ""

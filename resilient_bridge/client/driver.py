@@ -73,7 +73,7 @@ class Driver:
         self.identity = object()
         self.reader: Callable[[], Reader | None] = lambda: None  # a weak reference to the last one
         self.on_doubt: Callable[[OutboundInDoubt], None] | None = None
-        # What must be told of outcomes before the store records them as final.
+        # What must be reported of outcomes before the store records them as final.
         self.before_settling: Callable[[list[Entry]], None] | None = None
         self._warned: object = None  # the link of which it was logged that a frame was rejected
         self.on_closing: Callable[[], None] = lambda: None  # the server has announced the end

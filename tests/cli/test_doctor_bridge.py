@@ -62,6 +62,24 @@ async def test_an_inclusive_replay_is_distinguished():
     assert "inclusive=True" in done.data["notes"][0]
 
 
+async def test_a_probe_that_is_refused_is_reported():
+    """The server knows no such type: the note has its answer."""
+
+    async def refusing(request):
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_json({"seq": 1})
+        async for frame in socket:
+            await socket.send_json({"error": f"unknown type {frame.json()['type']}"})
+        return socket
+
+    probe = ["--probe-type", "run", "--probe-runs-twice"]
+    async with serving(refusing) as url:
+        done = await doctor(url, "--dialect", SEQUENCE, *probe, "--json", seconds=6)
+    (note,) = [note for note in done.data["notes"] if "--probe-type" in note]
+    assert note.endswith('with an error: {"error": "unknown type run"}.')
+
+
 async def test_l14_events_without_id_and_time_are_reported():
     """The last event comes again, and proves nothing: a note says what to name."""
     async with publishing(Homemade(random.Random(1))) as url:

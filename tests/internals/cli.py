@@ -8,13 +8,13 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.cli",
     {
-        "": "demo demo_mcp mcp_http options pipe_events printing report terminal",
+        "": "demo demo_mcp mcp_http options pipe pipe_events printing report terminal",
         "classify": "read",
         "commands": "parser",
         "demo": "Watch",
         "demo_table": "COLOURS SUCCESS SUCCESS_OF_CALLS Call Outage Screen line score_of_calls score_of_messages",
         "demo_mcp": "totals",
-        "dialects": "read_dialect",
+        "dialects": "forms_of read_dialect read_served",
         "doctor_findings": "conclude",
         "doctor_journal": "Entry Probe Reading",
         "doctor_mcp": "FOUND_OUT NOT_STARTED RISKS seconds_of",

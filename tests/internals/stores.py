@@ -20,6 +20,7 @@ __getattr__ = lazily(
         "sqlite.integrity": "faults_of",
         "sqlite.log_end": "log_of",
         "sqlite.opening": "open_database",
+        "sqlite.sends": "Sends",
         "sqlite.versions": "LAYOUTS Layout",
         "state_files.document": (
             "Document FORMAT InvalidDocumentError instant read_document read_flat write_document"

@@ -127,6 +127,21 @@ async def test_a_reader_that_does_not_read_slows_the_writer_and_not_the_loop(pip
     assert len(await reading) == 10 * 50_001
 
 
+async def test_a_flush_returns_once_everything_is_written(pipe):
+    """Before the loop runs again; False for a reader that does not read in time, or has gone."""
+    read, write = pipe
+    output = Output(write)
+    output.put("a line")
+    assert output.flush(10)
+    assert os.read(read, 100) == b"a line\n"
+    output.put("x" * 1_000_000)
+    assert not output.flush(0)
+    os.close(read)
+    assert not output.flush(10)  # at once: the write fails
+    await output.aclose(5)
+    assert output.is_broken
+
+
 @pytest.mark.parametrize("kind", ["pipe", "socket"])
 async def test_a_short_line_is_written_at_once_and_in_its_order(kind):
     """Nobody waits for a thread; and where a thread has a line before it, it waits for its turn."""

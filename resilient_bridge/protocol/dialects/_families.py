@@ -5,13 +5,14 @@ Their events have a number, an id or a time, and there is a way to request what 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import attrs
 
 from ...errors import config_error
 from ...errors.teaching import taught
 from ..facts import Hello, Ping, Pong, Replayed, Resume, Send
+from ..frames import decode_json
 from ..policies.dialect import Dialect
 from ..policies.positions import VOLATILE, Positions
 from ._json import filled, own, part, table, text, write
@@ -49,6 +50,9 @@ def sequence(
     payload: str | None = None,
     ping: Mapping[str, Any] | None = None,
     pong: str | None = None,
+    id_field: str | None = None,
+    ack: str | None = None,
+    dedupes: bool = False,
 ) -> Dialect:
     """A server that numbers its events, and sends again what comes after a number.
 
@@ -71,6 +75,11 @@ def sequence(
     `reset` is the type of the frame that says "not held any more", `end` that of the frame after a
     replay, `hello` that of the first frame, with the name of the server's log at `epoch`. `ping` is
     a frame that a frame of the type `pong` answers.
+
+    Where the server acknowledges what you send: `id_field` is the field of your frames into which
+    the idempotency key is written (unless the frame has a name of yours there), and `ack` the dotted
+    path at which a frame without a number gives that name back. `dedupes=True` is your word that the
+    server runs a name only once, also after a restart of its own; then a send in doubt is repeated.
     """
     _check_paths(
         "rb.dialects.sequence",
@@ -103,11 +112,11 @@ def sequence(
         id=id,
         timestamp=timestamp,
         position=field,
+        ack=ack,
         others=_others(reset, end, hello, epoch, pong),
     )
-    return _family(
-        "sequence", policy, decode, ask=ask, type_field=type, ping=ping, pong=pong, start=start, hello=hello
-    )
+    sends = _Sends(type, ping, pong, id_field, ack, dedupes)
+    return _family("sequence", policy, decode, sends, ask=ask, start=start, hello=hello)
 
 
 @taught
@@ -124,6 +133,9 @@ def last_event_id(
     payload: str | None = None,
     ping: Mapping[str, Any] | None = None,
     pong: str | None = None,
+    id_field: str | None = None,
+    ack: str | None = None,
+    dedupes: bool = False,
 ) -> Dialect:
     """Return the dialect of a server that sends again what came after an id.
 
@@ -149,9 +161,11 @@ def last_event_id(
         payload=payload,
         id=field,
         position=field,
+        ack=ack,
         others=_others(reset, end, None, None, pong),
     )
-    return _family("last_event_id", policy, decode, ask=ask, type_field=type, ping=ping, pong=pong)
+    sends = _Sends(type, ping, pong, id_field, ack, dedupes)
+    return _family("last_event_id", policy, decode, sends, ask=ask)
 
 
 @taught
@@ -166,6 +180,9 @@ def since(
     payload: str | None = None,
     ping: Mapping[str, Any] | None = None,
     pong: str | None = None,
+    id_field: str | None = None,
+    ack: str | None = None,
+    dedupes: bool = False,
 ) -> Dialect:
     """A server whose events have a time, and that sends again what came at that time or after it.
 
@@ -190,9 +207,11 @@ def since(
         id=id,
         timestamp=field,
         position=field,
+        ack=ack,
         others=_others(None, end, None, None, pong),
     )
-    return _family("since", policy, decode, ask=ask, type_field=type, ping=ping, pong=pong)
+    sends = _Sends(type, ping, pong, id_field, ack, dedupes)
+    return _family("since", policy, decode, sends, ask=ask)
 
 
 def _names(path: str, volatile: Sequence[str]) -> tuple[str, ...]:
@@ -251,15 +270,41 @@ class _Ask:
         return Resume(frames=(write(filled(dict(self.ask), position)),))
 
 
+class _Sends(NamedTuple):
+    """What the server does with what we send, as the arguments of a family say it."""
+
+    type: str | None
+    ping: Mapping[str, Any] | None
+    pong: str | None
+    id_field: str | None
+    ack: str | None
+    dedupes: bool
+
+
 @attrs.frozen
 class _Encode:
     type_field: str | None
     ping: Mapping[str, Any] | None = attrs.field(hash=False)
+    id_field: str | None
 
     def __call__(self, intent: Intent) -> str | bytes | None:
-        if isinstance(intent, Send):
-            return own(intent, self.type_field) if intent.body is None else intent.body
-        return write(self.ping) if self.ping is not None and isinstance(intent, Ping) else None
+        if not isinstance(intent, Send):
+            return write(self.ping) if self.ping is not None and isinstance(intent, Ping) else None
+        if intent.body is not None:
+            return intent.body
+        if self.id_field is not None and intent.payload.get(self.id_field) is None:
+            intent = attrs.evolve(intent, payload={**intent.payload, self.id_field: intent.key})
+        return own(intent, self.type_field)
+
+
+@attrs.frozen
+class _Named:
+    """Return the name of a frame of ours, by which the server acknowledges it."""
+
+    id_field: str
+
+    def __call__(self, frame: str | bytes) -> str | None:
+        return text(part(decode_json(frame), self.id_field)) if isinstance(frame, str) else None
 
 
 def _check_ask(path: str, ask: Any) -> None:
@@ -270,7 +315,7 @@ def _check_ask(path: str, ask: Any) -> None:
     except (TypeError, ValueError):
         names_it = False
     if not (isinstance(ask, str) and ask) and not names_it:
-        raise config_error(f"{path}.ask", wanted, "one without it" if is_frame else ask)
+        raise config_error(f"{path}.ask", wanted, ask)
 
 
 def _check_paths(path: str, **paths: object) -> None:
@@ -279,28 +324,42 @@ def _check_paths(path: str, **paths: object) -> None:
             raise config_error(f"{path}.{name}", "a field of a frame, or a dotted path", value)
 
 
+def _check_sends(path: str, sends: _Sends) -> None:
+    if (sends.ping is None) != (sends.pong is None):
+        raise config_error(path, "ping and pong, or neither", "one of them")
+    _check_paths(path, ack=sends.ack, id_field=sends.id_field)
+    if (sends.ack is None) != (sends.id_field is None):
+        raise config_error(path, "id_field and ack, or neither", "one of them")
+    if sends.id_field is not None and "." in sends.id_field:
+        raise config_error(f"{path}.id_field", "a field of the frame itself, without dots", sends.id_field)
+    is_flag = isinstance(cast("Any", sends.dedupes), bool)
+    if not is_flag or (sends.dedupes and sends.id_field is None):
+        wanted = "True or False, and id_field and ack beside True"
+        raise config_error(f"{path}.dedupes", wanted, sends.dedupes)
+
+
 def _family(
     name: str,
     positions: Positions,
     decode: Callable[[str | bytes], tuple[Fact, ...]],
+    sends: _Sends,
     *,
     ask: Ask,
-    type_field: str | None,
-    ping: Mapping[str, Any] | None,
-    pong: str | None,
     start: int | None = None,
     hello: str | None = None,
 ) -> Dialect:
-    if (ping is None) != (pong is None):
-        raise config_error(f"rb.dialects.{name}", "ping and pong, or neither", "one of them")
-    _check_ask(f"rb.dialects.{name}", ask)
-
+    path = f"rb.dialects.{name}"
+    _check_sends(path, sends)
+    _check_ask(path, ask)
     return Dialect.envelopes(
         decode=decode,
-        encode=_Encode(type_field, ping),
+        encode=_Encode(sends.type, sends.ping, sends.id_field),
         error=None,
         positions=positions,
         resume=_Ask(ask, start),
         waits_for_hello=hello is not None,
-        pings=ping is not None,
+        pings=sends.ping is not None,
+        confirms=sends.ack is not None,
+        echo=None if sends.id_field is None else _Named(sends.id_field),
+        dedupes=sends.dedupes or "stated",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
-from ..facts import Received
+from ..facts import Acked, Received
 from ..frames import decode_json
 from ..policies.dialect import Dialect
 
@@ -70,18 +70,20 @@ def table(
     payload: str | None = None,
     channel: str | None = None,
     position: str | None = None,
+    ack: str | None = None,
     others: Mapping[str, Read] | None = None,
 ) -> Table:
     """Return a `decode` for JSON objects whose parts are at these dotted paths.
 
-    `others` reads frames of those types.
+    `others` reads frames of those types. A frame without a position that has a name at `ack`
+    acknowledges our message with that name.
 
     A frame that is no object is a message without a type. An event whose position is null or absent
     is in no log. One that `Positions.order` does not allow is refused: where events have numbers,
     anything but a whole number; elsewhere anything but that and a text (a time in fractions of a
     second is read as none).
     """
-    paths = (type, id, timestamp, payload, channel, position)
+    paths = (type, id, timestamp, payload, channel, position, ack)
     return Table(*paths, dict(others or {}), all(path is None or "." not in path for path in paths))
 
 
@@ -95,6 +97,7 @@ class Table:
     payload: str | None
     channel: str | None
     position: str | None
+    ack: str | None
     others: Mapping[str, Read] = attrs.field(hash=False)
     _is_flat: bool
 
@@ -110,10 +113,15 @@ class Table:
         if not isinstance(value, dict):
             return (Received(raw=value),)
         get: Callable[[Any], Any] = body.get if self._is_flat else partial(part, body)
-        named = get(self.type) if self.type is not None else None
-        kind = named if isinstance(named, str) else ""
+        kind = get(self.type) if self.type is not None else ""
+        if not isinstance(kind, str):
+            kind = ""
         if kind in self.others:
             return self.others[kind](body)
+        if self.ack is not None and self.position is not None and get(self.position) is None:
+            named = text(get(self.ack))
+            if named is not None:
+                return (Acked(echo=named),)
         found = get(self.payload) if self.payload is not None else body
         return (
             Received(

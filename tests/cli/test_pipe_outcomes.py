@@ -7,10 +7,10 @@ from argparse import Namespace
 import pytest
 
 from resilient_bridge import BridgeClient
-from resilient_bridge.cli import pipe
-from resilient_bridge.stores.sqlite.sends import Sends
 from resilient_bridge.testing import BridgeServer
 from tests.bridges.doubles.clients import until
+from tests.internals.cli import pipe
+from tests.internals.stores import Sends
 
 
 pytestmark = pytest.mark.real
