@@ -93,7 +93,7 @@ def test_u01_the_card_of_an_mcp_server_is_json_for_the_command():
     """An entry as clients read it, whose words the command accepts."""
     (server,) = json.loads(_blocks("json")[0])["mcpServers"].values()
     assert server["command"].endswith("/.venv/bin/resilient-bridge")
-    assert server["args"][:2] == ["mcp", "--"]
+    assert server["args"][:2] == ["mcp", "npx"]
 
 
 @pytest.mark.parametrize("name", ["demo", "tests"])
