@@ -315,7 +315,7 @@ def _check_ask(path: str, ask: Any) -> None:
     except (TypeError, ValueError):
         names_it = False
     if not (isinstance(ask, str) and ask) and not names_it:
-        raise config_error(f"{path}.ask", wanted, ask)
+        raise config_error(f"{path}.ask", wanted, cast("object", ask))
 
 
 def _check_paths(path: str, **paths: object) -> None:
