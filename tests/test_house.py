@@ -278,6 +278,17 @@ def test_the_bridge_client_loads_no_http_stack():
     )
 
 
+def test_p9_what_reads_failures_and_mistakes_is_loaded_by_the_first_one():
+    """The patterns for the bodies of providers alone would double the time to the first BridgeClient."""
+    first = "from resilient_bridge import BridgeClient; BridgeClient('wss://bridge.example/ws')"
+    late = ("classification.bodies", "classification.sentences", "errors.mistakes", "errors.foreign_words")
+    code = f"import sys\n{first}\nprint(*sys.modules, sep='\\n')"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert {f"resilient_bridge.{name}" for name in late} & set(loaded.stdout.split()) == set()
+
+
 # The broadcast address: the kernel itself refuses it, so that a broken guard fails here and sends nothing either.
 STRAYS = '''
 import asyncio, contextlib, socket

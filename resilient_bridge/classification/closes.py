@@ -14,7 +14,6 @@ import attrs
 
 from ..errors import Category
 from .finding import Finding, short_of
-from .statuses import is_passing
 
 
 By: TypeAlias = Literal["peer", "us"]
@@ -126,5 +125,7 @@ def _unlisted(code: int) -> Finding:
     if code < 3000:
         return _CLOSED
     if 4400 <= code <= 4599:
+        from .statuses import is_passing  # what reads bodies is loaded with the first failure
+
         return attrs.evolve(_UPSTREAM, retryable=is_passing(code - 4000))
     return _UPSTREAM

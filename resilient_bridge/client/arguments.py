@@ -9,8 +9,6 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..calls.policy import Policy
 from ..errors import config_error, has_mix, hides
-from ..errors.wrong_urls import is_host
-from ..errors.wrong_values import line_for_value
 from ..lazy_names import public
 from ..presets import default
 from ..presets.bridge_policy import BridgePolicy
@@ -38,12 +36,15 @@ def check_url_text(path: str, url: object) -> None:
     if not isinstance(url, str):
         raise config_error(path, "a text: a ws:// or wss:// URL", type(url).__name__)
     if not url.startswith(("ws://", "wss://")):
+        from ..errors.wrong_values import line_for_value
+
         write = line_for_value("BridgeClient.url", url)
         raise config_error(path, "a URL that begins with ws:// or wss://", _as_written(url), write=write)
     if url.partition("://")[2][:1] in {"", "/", "?", "#"}:
-        raise config_error(
-            path, "a URL with a host", _as_written(url), write=line_for_value("BridgeClient.url", None)
-        )
+        from ..errors.wrong_values import line_for_value
+
+        write = line_for_value("BridgeClient.url", None)
+        raise config_error(path, "a URL with a host", _as_written(url), write=write)
 
 
 def check_token(path: str, token: object) -> None:
@@ -254,6 +255,8 @@ def _as_written(text: str) -> str:
 
     All the rest may be a secret, and so may a text that does not look like a host.
     """
+    from ..errors.wrong_urls import is_host
+
     scheme, slashes, rest = text.partition("://")
     host = re.split("[/?#]", rest if slashes else text, maxsplit=1)[0].rpartition("@")[2]
     if not slashes and not is_host(host):

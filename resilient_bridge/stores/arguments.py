@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, cast
 
 from ..errors import config_error
-from ..errors.wrong_values import line_for_value
 from .memory import MemoryStore
 
 
@@ -32,5 +31,7 @@ def store_of(store: object, path: str = "BridgeClient.store") -> Store:
         return cast("Store", store)
     wanted = "a path, a redis:// URL, or a store such as SQLiteStore"
     got = f"the class {store.__name__}" if isinstance(store, type) else type(store).__name__
+    from ..errors.wrong_values import line_for_value
+
     write = line_for_value("BridgeClient.store", store)
     raise config_error(path, wanted, got, write=write if path == "BridgeClient.store" else None, got=got)
