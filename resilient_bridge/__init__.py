@@ -1,10 +1,8 @@
 """Calls that are repeated only when that is safe, and links that lose nothing without saying so.
 
     import resilient_bridge as rb
-
     @rb.resilient(idempotent=True)     # running it twice is harmless: repeat it when that can help
     def fetch(url: str) -> str: ...
-
     llm = rb.wrap(AsyncOpenAI())                               # an SDK: here the protocol decides
     link = rb.reconnecting(lambda: Client("https://h/mcp"))    # a client that is made again
     async with rb.BridgeClient("wss://host/ws") as bridge: ... # messages across every reconnect
