@@ -24,6 +24,13 @@ ARGUMENTS = {  # of the comparison the rows without servers and waits
     "request_storms": ["1", "--small"],
 }
 ABREAST = 2
+FIRST = [
+    "request_storms",
+    "reconnect_storms",
+    "half_open",
+    "call_extremes",
+    "mcp_latency",
+]  # the longest, so that none is left alone
 LONGEST = 300  # seconds for one script, on a busy machine
 
 
@@ -43,6 +50,7 @@ def problem_of(script: Path) -> str:
 def main(names: list[str]) -> int:
     """Run them, two at a time; the number of those that fail."""
     scripts = [path for path in sorted(HERE.glob("[a-z]*.py")) if not names or path.stem in names]
+    scripts.sort(key=lambda path: path.stem not in FIRST)
     with ThreadPoolExecutor(ABREAST) as threads:
         found = dict(zip(scripts, threads.map(problem_of, scripts), strict=True))
     for script, problem in found.items():

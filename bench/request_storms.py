@@ -37,7 +37,7 @@ from resilient_bridge.values.backoff import Backoff
 BROWN_OUT = ((10, 0.0), (30, 1.0), (30, 0.5), (30, 0.0))  # seconds, share that fails
 OVERLOAD = ((10, 0.0), (10, 1.0), (60, 0.0))
 LATENCY, REFUSAL_COSTS, QUEUE = 0.02, 0.3, 0.05
-CHOOSING, JUDGING = range(9), range(100, 109)
+CHOOSING, JUDGING = range(1 if "--small" in sys.argv[2:] else 9), range(100, 109)
 
 
 class Client:
