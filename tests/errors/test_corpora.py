@@ -245,7 +245,7 @@ def test_sec1_hostile_texts_of_the_new_shapes_cost_linear_time():
         "$2b$12$",
     ]
     rng = random.Random(7)
-    for piece in [*pieces, *("".join(rng.sample(pieces, 2)) for _ in range(30))]:
+    for piece in [*pieces, *("".join(rng.sample(pieces, 2)) for _ in range(6))]:
         few, many = (piece * (size // len(piece)) for size in (4_000, 32_000))
         for _ in range(3):
             started = time.process_time()
