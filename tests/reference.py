@@ -10,13 +10,12 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from resilient_bridge import errors
+from resilient_bridge import errors, events
 from resilient_bridge.bridge import Dialect
 from resilient_bridge.classification import classify_close
-from resilient_bridge.telemetry import events
 from tests.internals.classification import EXITS, status_finding
 from tests.internals.protocol import LossAction, meaning
-from tests.internals.telemetry import alert_events, call_events, debug_events, work_events
+from tests.internals.telemetry import alert_events, call_events, debug_events, link_events, work_events
 
 from .reference_executed import executed_page
 from .reference_layout import mermaid, page, table
@@ -319,7 +318,7 @@ def records() -> list[type[events.Event]]:
     """The event classes, in the order of the source."""
     return [
         value
-        for room in (events, call_events, alert_events, debug_events, work_events)
+        for room in (link_events, call_events, alert_events, debug_events, work_events)
         for value in vars(room).values()
         if inspect.isclass(value) and issubclass(value, events.Event) and value.__module__ == room.__name__
     ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from typing import Protocol, Self, Unpack
 
-    from ..telemetry.events import Event
+    from ..telemetry.event import Event
 
     class Link(Protocol):
         """A BridgeClient or a `reconnecting` link."""

@@ -23,10 +23,11 @@ from typing import (
     overload,
 )
 
+from .. import events
 from ..classification import classify
 from ..errors import ContextOverflowError, Failure, config_error
 from ..errors.teaching import taught
-from ..telemetry import emit, events
+from ..telemetry import emit
 from ..values.fields import is_count, is_number
 
 

@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar, cast
 
+from .. import events
 from ..classification import failure_or_none
 from ..errors import Executed, Failure, RejectedError, changed, config_error, record_of
 from ..errors.record import OWN_WORDS
 from ..errors.teaching import taught
 from ..locks import new_lock
-from ..telemetry import emit, events
+from ..telemetry import emit
 from ..values.fields import check_flag, is_count, is_number, read_name, read_seconds
 from ..values.what import as_whats, check_whats, matches_ended
 from ..world import current_world

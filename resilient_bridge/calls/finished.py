@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from .. import events
 from ..classification import failure_or_none
 from ..errors import RejectedError
-from ..telemetry import events
 from ..telemetry.hub import HUB, tell
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 import attrs
 
+from .. import events
 from ..errors import Failure
 from ..protocol.border import facts_of
 from ..protocol.facts import (
@@ -30,7 +31,6 @@ from ..protocol.facts import (
 )
 from ..protocol.frames import InvalidFrameError, decode, envelope, fields_of
 from ..protocol.policies import Dialect, Positions
-from ..telemetry import events
 
 
 Kind: TypeAlias = Literal[

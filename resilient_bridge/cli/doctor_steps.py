@@ -20,7 +20,8 @@ from ..presets.bridge_policy import BridgePolicy
 from ..protocol.frames import decode_json
 from ..protocol.policies import Dialect, Heartbeat, Reconnect, Replay
 from ..protocol.recognition import fitting
-from ..telemetry import events, listen
+from ..telemetry import listen
+from ..telemetry.events import BridgeState
 from ..telemetry.log import muted
 from ..values.backoff import Backoff
 from .doctor_journal import Connection, Entry, Probe
@@ -224,7 +225,7 @@ class _Steps:
         return self._limits.end - asyncio.get_running_loop().time()
 
     def _is_ready(self) -> bool:
-        return self._client.state is events.BridgeState.READY
+        return self._client.state is BridgeState.READY
 
     def _has_seen_enough(self) -> bool:
         """Return whether an event and an answer to a ping were received.

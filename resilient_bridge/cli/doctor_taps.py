@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
+from .. import events
 from ..client import BridgeClient
 from ..client.dialing import Dialer
 from ..errors import Failure
 from ..protocol.facts import Acknowledge, Auth, Intent, Record, Resume, Send
 from ..protocol.policies import Dialect
-from ..telemetry import events
+from ..telemetry.events import BridgeState
 from ..transports.contract import Transport
 from ..world import current_world
 from .doctor_journal import Entry, Kind, Reading
@@ -68,7 +69,7 @@ class Journal:
 
     def happened(self, event: events.Event) -> None:
         """Handle an event of the client; an attempt to connect begins another connection."""
-        if isinstance(event, events.StateChanged) and event.state is events.BridgeState.CONNECTING:
+        if isinstance(event, events.StateChanged) and event.state is BridgeState.CONNECTING:
             self.connection += 1
             self._bytes.clear()
             self._frames.clear()

@@ -17,14 +17,15 @@ from typing import Final
 
 import attrs
 
-from .. import presets
+from .. import events, presets
 from ..client import BridgeClient, Receipt
 from ..errors import BridgeError, ConfigError, OutboxFullError, ProtocolError, SessionError, StoreError
 from ..protocol import Gap
 from ..protocol.policies import Dialect
 from ..stores import SessionLog
-from ..telemetry import events, listen
+from ..telemetry import listen
 from ..telemetry.debug import name_in_words
+from ..telemetry.events import BridgeState
 from ..telemetry.line_rate import PER, LineRate, RatedLines
 from ..telemetry.log import muted
 from ..transports.signals import on_signals
@@ -419,7 +420,7 @@ class Pipe:
     def _tell(self, event: events.Event) -> None:
         if isinstance(event, events.StateChanged):
             self._state = event.state.value
-            if event.state is events.BridgeState.READY:
+            if event.state is BridgeState.READY:
                 self._reached.set()
         line = line_of(event)
         if line is not None and self._rated.admits(name_in_words(event)):

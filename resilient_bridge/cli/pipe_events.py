@@ -8,10 +8,9 @@ from __future__ import annotations
 import platform
 from typing import Final
 
-from .. import __version__
+from .. import __version__, events
 from ..errors import redact
 from ..protocol import Gap
-from ..telemetry import events
 from ..telemetry.debug import name_in_words
 
 

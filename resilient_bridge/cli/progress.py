@@ -9,8 +9,9 @@ import unicodedata
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
+from .. import events
 from ..errors import redact
-from ..telemetry import events, listen
+from ..telemetry import listen
 from ..telemetry.log import muted
 from ..world import REAL
 from .status_line import StatusLine

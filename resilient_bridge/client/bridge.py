@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ..presets.bridge_policy import BridgePolicy
     from ..protocol import Message
     from ..protocol.policies import Dialect
-    from ..telemetry.events import Event
+    from ..telemetry.event import Event
     from ..values.fields import Seconds
     from .backfilling import Backfill
     from .dialing import Dialer

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ..protocol import Session
-    from ..telemetry.events import Event
+    from ..telemetry.event import Event
     from ..transports.loop_guard import LoopGuard
 
 

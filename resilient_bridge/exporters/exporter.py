@@ -18,7 +18,7 @@ from .series import Series
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ..telemetry.events import Event
+    from ..telemetry.event import Event
     from ..telemetry.instruments import Instrument
 
 

@@ -13,11 +13,10 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import __version__
+from .. import __version__, events
 from ..calls.tracing import start_tracing, stop_tracing
 from ..errors import config_error, redact
 from ..errors.extras import how_to_install
-from ..telemetry import events
 from ..telemetry.instruments import DOWN_SECONDS, INSTRUMENTS, Instrument
 from ..telemetry.measures import Measurement
 from .exporter import Exporter

@@ -21,7 +21,7 @@ from .series import checked_options
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from ..telemetry.events import Event
+    from ..telemetry.event import Event
 
 
 _OWNER: Final = "exporters.prometheus.install"

@@ -18,7 +18,7 @@ from ..telemetry.events import OutboundInDoubt
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..telemetry.events import Event
+    from ..telemetry.event import Event
     from .clock import Now
     from .entries import Entry
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import attrs
 
 from ..errors import Failure, config_error
-from ..telemetry.events import Event, MessageUndelivered
+from ..telemetry.event import Event
+from ..telemetry.events import MessageUndelivered
 
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import Failure
-from ..telemetry.events import DuplicateConflict, Event
+from ..telemetry.event import Event
+from ..telemetry.events import DuplicateConflict
 from .frames import canonical, message_from, raw_of
 from .inbox import Inbox
 from .messages import Gap, Message

@@ -8,7 +8,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Failure
-from ..telemetry.events import BridgeState, Connected, Event, Joined, Resumed
+from ..telemetry.event import Event
+from ..telemetry.events import BridgeState, Connected, Joined, Resumed
 from .asking import Awaited
 
 

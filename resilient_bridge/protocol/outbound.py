@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..classification import classify_error_payload
 from ..errors import Failure, config_error
-from ..telemetry.events import Event, LateReply, MessageResent, MessageUndelivered
+from ..telemetry.event import Event
+from ..telemetry.events import LateReply, MessageResent, MessageUndelivered
 from .clock import Now, Stamps
 from .dedupe import Dedupe, is_repeat
 from .entries import Entry, EntryState, check_key, outcome_event

@@ -23,7 +23,7 @@ from .policies.losses import is_silence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ..telemetry.events import Event
+    from ..telemetry.event import Event
     from .clock import Now
     from .policies.outbox import Outbox as OutboxPolicy
 

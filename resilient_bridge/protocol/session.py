@@ -13,12 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..errors import Failure
+from ..telemetry.event import Event
 from ..telemetry.events import (
     BridgeState,
     ClockJumped,
     Closed,
     Disconnected,
-    Event,
     GaveUp,
     ReconnectScheduled,
     StateChanged,

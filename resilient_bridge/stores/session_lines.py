@@ -17,15 +17,15 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from .. import events
 from ..errors import MASK, Failure, class_name, hides, is_sensitive, model_type, redact, redact_value, text_of
-from ..telemetry import events
 from ..telemetry.debug import kind_of, name_in_words
 from ..telemetry.event import TOOL_CALL
 from .state_files.document import instant
 
 
 if TYPE_CHECKING:
-    from ..telemetry.events import Event
+    from ..telemetry.event import Event
 
 
 LONGEST_LINE: Final = 65_536

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, Literal
 
+from .. import events
 from ..errors import BridgeError, Failure, config_error, error_for
 from ..errors.teaching import taught
 from ..files.file_changes import write_all
@@ -17,7 +18,7 @@ from ..files.identity import leads_to
 from ..files.portable import move
 from ..files.private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors
 from ..locks import new_lock
-from ..telemetry import emit, events, listen
+from ..telemetry import emit, listen
 from ..values.fields import is_count
 from ..world import current_world
 from .session_lines import LONGEST_LINE, event_line, log_line, record_line, viber_line

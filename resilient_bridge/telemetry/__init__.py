@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ..exporters import otel as otel
     from ..exporters import prometheus as prometheus
     from ..exporters.health import health_app as health_app
-    from . import events as events
     from .alerts import Alerts as Alerts
     from .debug import Debug as Debug
     from .hub import emit as emit
@@ -32,7 +31,6 @@ _NAMES = {
 
 # For other rooms, or listed at the top level.
 _INSIDE = {
-    "=events": "events",
     "hub": "emit has_listeners listen",
 }
 

@@ -1,8 +1,8 @@
-"""Every event the package emits, and the two enums they carry.
+"""The events of links, calls and stores, and the two enums they carry.
 
 Frozen, past-tense records, so that pure code can create them and tests can compare them. None
 carries a payload, an argument or a secret; a session id, a message type and a key are allowed.
-Public as `rb.events`.
+Public as `rb.events`, which also has those of the modules beside this one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import attrs
 
 from ..errors import WHY_STOPPED, Severity, redact, what_happened
-from ..lazy_names import lazily
 from .event import QUIET_WAIT, Event, with_failure
 
 
@@ -22,31 +21,37 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..errors import Failure
-    from .alert_events import AlertChanged, AlertLevel, AlertRule
-    from .call_events import CallFinished, CallOutcome, CallRejected
-    from .debug_events import CommandAnswered, CommandSent, PollFailed
-    from .work_events import (
-        ContextCompacted,
-        ContextNearlyFull,
-        HookRejected,
-        ModeChanged,
-        PhaseChanged,
-        SpendChanged,
-        ToolFailed,
-        ToolPending,
-        WorkflowChanged,
-    )
 
 __all__ = [
-    "AcknowledgementLate", "AlertChanged", "AlertLevel", "AlertRule", "BridgeState", "CallFinished",
-    "CallLeftBehind", "CallOutcome", "CallRejected", "CircuitChanged", "ClockJumped", "Closed",
-    "CommandAnswered", "CommandSent", "Connected", "ContextCompacted", "ContextNearlyFull",
-    "Disconnected", "DuplicateConflict", "Event", "FeatureRefused", "FellBack", "GaveUp", "HookRejected",
-    "Joined", "LateReply", "MessageRejected", "MessageResent", "MessageUndelivered", "ModeChanged",
-    "OutboundInDoubt", "PhaseChanged", "PollFailed", "ReconnectScheduled", "ReplayIgnored", "Resumed",
-    "RetryRecovered", "RetryScheduled", "SpendChanged", "StateChanged", "StateSetAside", "StoreChanged",
-    "Suspended", "ToolFailed", "ToolPending", "Verdict", "WorkflowChanged",
-]  # fmt: skip
+    "AcknowledgementLate",
+    "BridgeState",
+    "CallLeftBehind",
+    "CircuitChanged",
+    "ClockJumped",
+    "Closed",
+    "Connected",
+    "Disconnected",
+    "DuplicateConflict",
+    "FeatureRefused",
+    "FellBack",
+    "GaveUp",
+    "Joined",
+    "LateReply",
+    "MessageRejected",
+    "MessageResent",
+    "MessageUndelivered",
+    "OutboundInDoubt",
+    "ReconnectScheduled",
+    "ReplayIgnored",
+    "Resumed",
+    "RetryRecovered",
+    "RetryScheduled",
+    "StateChanged",
+    "StateSetAside",
+    "StoreChanged",
+    "Suspended",
+    "Verdict",
+]
 
 _LOST = "connection lost"
 _NOT_REACHED = frozenset({"connect_refused", "connect_failed", "dns"})
@@ -536,16 +541,3 @@ class StateSetAside(Event):
     def __text__(self) -> str:
         where = f", kept as {self.set_aside}" if self.set_aside else ""
         return f"state unusable{where}: {self.failure}; used instead: {self.source}; lost: {self.lost}"
-
-
-# These are imported on first use. A program that only retries or sends creates none of the events
-# of `work_events`; the others are created only while a listener is registered.
-_RARE = {
-    ".alert_events": "AlertChanged AlertLevel AlertRule",
-    ".call_events": "CallFinished CallOutcome CallRejected",
-    ".debug_events": "CommandAnswered CommandSent PollFailed",
-}
-
-if not TYPE_CHECKING:
-    _works = " ".join({*__all__} - {*globals()} - {*" ".join(_RARE.values()).split()})
-    _, _, __getattr__ = lazily(__name__, {**_RARE, ".work_events": _works})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from .events import Event
+    from .event import Event
 
 
 # inspect.CO_COROUTINE; importing `inspect` takes longer than importing this package

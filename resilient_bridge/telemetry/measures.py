@@ -11,10 +11,26 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
 
 from ..errors import Severity
-from . import events
 from . import instruments as known
+from .alert_events import AlertChanged
+from .call_events import CallFinished, CallRejected
 from .error_metric import ErrorMetric, error_metric
 from .event import sender_of
+from .events import (
+    CircuitChanged,
+    Connected,
+    Disconnected,
+    GaveUp,
+    Joined,
+    MessageRejected,
+    MessageUndelivered,
+    ReconnectScheduled,
+    Resumed,
+    RetryScheduled,
+    StateSetAside,
+    StoreChanged,
+)
+from .work_events import HookRejected, ToolFailed
 
 
 if TYPE_CHECKING:
@@ -188,21 +204,21 @@ class Measures:
             found.append(Measurement(known.ERRORS, 1, labels, error))
 
     _readers: ClassVar[dict[type[Event], Callable[[Measures, Any, list[Measurement]], None]]] = {
-        events.AlertChanged: _alert,
-        events.CallFinished: _call_finished,
-        events.CallRejected: _call_rejected,
-        events.CircuitChanged: _circuit,
-        events.Connected: _connected,
-        events.Disconnected: _disconnected,
-        events.GaveUp: _gave_up,
-        events.HookRejected: _hook_rejected,
-        events.Joined: _joined,
-        events.MessageRejected: _failed,
-        events.MessageUndelivered: _undelivered,
-        events.ReconnectScheduled: _reconnect_scheduled,
-        events.Resumed: _resumed,
-        events.RetryScheduled: _retry_scheduled,
-        events.StateSetAside: _failed,
-        events.StoreChanged: _failed,
-        events.ToolFailed: _tool_failed,
+        AlertChanged: _alert,
+        CallFinished: _call_finished,
+        CallRejected: _call_rejected,
+        CircuitChanged: _circuit,
+        Connected: _connected,
+        Disconnected: _disconnected,
+        GaveUp: _gave_up,
+        HookRejected: _hook_rejected,
+        Joined: _joined,
+        MessageRejected: _failed,
+        MessageUndelivered: _undelivered,
+        ReconnectScheduled: _reconnect_scheduled,
+        Resumed: _resumed,
+        RetryScheduled: _retry_scheduled,
+        StateSetAside: _failed,
+        StoreChanged: _failed,
+        ToolFailed: _tool_failed,
     }

@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..telemetry.events import Event
+    from ..telemetry.event import Event
     from .mcp_trap import Trap
     from .proxy import FaultProxy
     from .server import BridgeServer

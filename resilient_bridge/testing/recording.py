@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from types import TracebackType
 
+from .. import events
 from ..errors.teaching import taught
-from ..telemetry import events, listen
+from ..telemetry import listen
 
 
 class _Recording(AbstractContextManager[list[events.Event]]):

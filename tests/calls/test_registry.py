@@ -9,9 +9,10 @@ from collections import OrderedDict
 
 import pytest
 
+from resilient_bridge import events
 from resilient_bridge.calls import Breaker, Bulkhead, RateLimit, RetryBudget
 from resilient_bridge.errors import Failure
-from resilient_bridge.telemetry import events, listen
+from resilient_bridge.telemetry import listen
 from resilient_bridge.values import Backoff
 from tests.calls.circuit_driving import in_threads
 from tests.internals.calls import BUDGETS, BULKHEADS, RATES, circuits, in_use, names

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.telemetry import emit, events, has_listeners
+from resilient_bridge import events
+from resilient_bridge.telemetry import emit, has_listeners
 from tests.cli.terminals import drawn_on
 from tests.internals.cli import Progress
 from tests.peers.zygote import PYTHON

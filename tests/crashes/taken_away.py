@@ -26,8 +26,9 @@ import attrs
 from websockets.asyncio.server import serve
 
 import resilient_bridge as rb
+from resilient_bridge import events
 from resilient_bridge.stores import RedisStore, SQLiteStore
-from resilient_bridge.telemetry import events, listen
+from resilient_bridge.telemetry import listen
 from tests.internals.files import _held as owners_of_this_process
 
 

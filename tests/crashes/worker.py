@@ -28,8 +28,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import resilient_bridge as rb
+from resilient_bridge import events
 from resilient_bridge.stores import SQLiteStore
-from resilient_bridge.telemetry import events
 from tests.crashes import seams, variants
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from resilient_bridge import events
 from resilient_bridge.stores import StateFile
-from resilient_bridge.telemetry import events, listen
+from resilient_bridge.telemetry import listen
 from tests.stores.states import ONE, TWO, is_state
 
 

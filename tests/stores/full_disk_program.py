@@ -13,9 +13,9 @@ import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from resilient_bridge import events
 from resilient_bridge.errors import StoreError
 from resilient_bridge.stores import SQLiteStore
-from resilient_bridge.telemetry import events
 from resilient_bridge.testing import BridgeServer, FaultProxy
 from tests.internals.stores import commits as sqlite_commits
 from tests.internals.stores import database as sqlite_file

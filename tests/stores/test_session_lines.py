@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resilient_bridge import events
+from resilient_bridge.bridge import BridgeState, Verdict
 from resilient_bridge.classification import classify
 from resilient_bridge.errors import MASK, Failure
-from resilient_bridge.telemetry import events
 from tests.internals.stores import LONGEST_LINE, event_line, record_line
 from tests.reference import records
 
@@ -44,11 +45,11 @@ def example_of(cls):
         "failure": Failure.of("CONN_REFUSED"),
         "attempt": 2,
         "wait": 1.5,
-        "state": events.BridgeState.READY,
+        "state": BridgeState.READY,
     }
     values |= {
-        "previous": events.BridgeState.IDLE,
-        "verdict": events.Verdict.GAP,
+        "previous": BridgeState.IDLE,
+        "verdict": Verdict.GAP,
         "since": AT,
         "degraded": True,
         "until": None,

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge import events
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.stores import SessionLog
-from resilient_bridge.telemetry import emit, events, has_listeners
+from resilient_bridge.telemetry import emit, has_listeners
 from tests.internals.stores import LONGEST_LINE
 from tests.peers.zygote import PYTHON
 from tests.stores.faulty_disk import FaultyDisk, failing, files_in, insert, open_files

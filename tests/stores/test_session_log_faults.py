@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from resilient_bridge import events
 from resilient_bridge.errors import ConfigError, Failure, StoreError
 from resilient_bridge.stores import SessionLog
-from resilient_bridge.telemetry import emit, events, has_listeners
+from resilient_bridge.telemetry import emit, has_listeners
 from tests.internals.telemetry import hub
 from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, insert, open_files
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import attrs
 import pytest
 
+from resilient_bridge import events
 from resilient_bridge.errors import ConfigError
 from resilient_bridge.stores import StateFile
-from resilient_bridge.telemetry import events
 from tests.internals.stores import InvalidDocumentError, read_document
 from tests.rows import each_row
 from tests.stores.faulty_disk import files_in

@@ -11,7 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry import emit, events
+from resilient_bridge import events
+from resilient_bridge.telemetry import emit
 from tests.internals.cli import line_of
 from tests.internals.exporters import note_on_span
 from tests.internals.stores import log_line

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import attrs
 import pytest
 
+from resilient_bridge import events
+from resilient_bridge.bridge import BridgeState, Verdict
 from resilient_bridge.errors import Failure
-from resilient_bridge.telemetry import events
 from tests.reference import records
 from tests.rows import each_row
 
@@ -42,29 +43,26 @@ def test_every_event_is_a_frozen_record_with_its_time(kind):
 
 def test_events_compare_by_content():
     """Tests of users compare whole records."""
-    fields = {"at": AT, "previous": events.BridgeState.READY, "state": events.BridgeState.BACKOFF}
+    fields = {"at": AT, "previous": BridgeState.READY, "state": BridgeState.BACKOFF}
     one = events.StateChanged(**fields, reason="user")
     assert one == events.StateChanged(**fields, reason="user", queued=0)
     assert hash(one) == hash(events.StateChanged(**fields, reason="user"))
     assert one != events.StateChanged(**fields, reason="dns")
     assert (
-        len({events.Resumed(at=AT, session_id="s", verdict=events.Verdict.GAP, reason="x") for _ in range(2)})
-        == 1
+        len({events.Resumed(at=AT, session_id="s", verdict=Verdict.GAP, reason="x") for _ in range(2)}) == 1
     )
 
 
 def test_a_default_that_can_change_is_made_for_each_event():
     """The channels of one verdict are not those of another."""
-    first, second = (
-        events.Resumed(at=AT, session_id="s", verdict=events.Verdict.GAP, reason="x") for _ in range(2)
-    )
+    first, second = (events.Resumed(at=AT, session_id="s", verdict=Verdict.GAP, reason="x") for _ in range(2))
     assert first.channels == second.channels
     assert first.channels is not second.channels
 
 
 def test_an_event_reads_as_one_line():
     """What happened first, the time last, enum members by their name."""
-    event = events.Resumed(at=AT, session_id="s1", verdict=events.Verdict.GAP, reason="truncated", since=AT)
+    event = events.Resumed(at=AT, session_id="s1", verdict=Verdict.GAP, reason="truncated", since=AT)
     assert repr(event) == (
         "Resumed(session_id='s1', verdict=GAP, reason='truncated', replayed=0, since=2026-03-20T14:32:00+00:00, "
         "until=None, proof='', channels={}, at=2026-03-20T14:32:00+00:00)"
@@ -73,9 +71,9 @@ def test_an_event_reads_as_one_line():
 
 def test_states_and_verdicts_are_words():
     """An enum member is its name, as text."""
-    for kind in (events.BridgeState, events.Verdict):
+    for kind in (BridgeState, Verdict):
         assert all(str(member) == member.name for member in kind)
-    assert len(events.BridgeState) == 13
+    assert len(BridgeState) == 13
 
 
 def test_a_failure_rides_along():

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from resilient_bridge import events
 from resilient_bridge.errors import ConfigError
-from resilient_bridge.telemetry import emit, events, has_listeners, listen
+from resilient_bridge.telemetry import emit, has_listeners, listen
 from tests.internals.telemetry import hub
 
 

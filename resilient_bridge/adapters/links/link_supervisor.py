@@ -12,12 +12,12 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from ... import events
 from ...client.streams import tell
 from ...errors import BridgeError, Failure, NotConnectedError, config_error, error_for
 from ...presets.bridge_policy import BridgePolicy
 from ...protocol.clock import Now
 from ...protocol.policies.losses import reason_of
-from ...telemetry import events
 from ...telemetry.events import BridgeState
 from ...telemetry.open_links import opened
 from ...transports.loop_guard import LoopGuard
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import weakref
 
     from ...client.streams import EventStream
-    from ...telemetry.events import Event
+    from ...telemetry.event import Event
 
 
 _MOST_UNREAD: Final = 16

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from ... import events
 from ...classification import classify
 from ...classification.registry import applied
 from ...classification.statuses import status_finding
@@ -24,7 +25,7 @@ from ...errors.teaching import taught
 from ...protocol import Now
 from ...protocol.event_stream import EventStream, refusal
 from ...protocol.server_sent import MAX_EVENT_BYTES
-from ...telemetry import emit, events
+from ...telemetry import emit
 from ...telemetry.event import sent_by
 from ...telemetry.events import BridgeState
 from ...transports.loop_guard import LoopGuard

@@ -12,12 +12,13 @@ from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
+from ... import events
 from ...calls.policy import Policy
 from ...calls.timeout.value import Timeout
 from ...classification import classify
 from ...errors import AttemptTimeoutError, BridgeError, Executed, Failure, config_error, error_for, mapping_of
 from ...errors.teaching import taught
-from ...telemetry import emit, events, has_listeners
+from ...telemetry import emit, has_listeners
 from ...values.backoff import Backoff
 from ...values.fields import Seconds, is_count, read_name, read_seconds, refuse
 from ...world import current_world

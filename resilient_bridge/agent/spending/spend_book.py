@@ -14,12 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
+from ... import events
 from ...errors import BridgeError, Failure, SpendLimitError, config_error
 from ...files.owner import Owner
 from ...locks import new_lock, new_rlock
 from ...stores.state_files.copies import backup_of, is_whole
 from ...stores.state_files.state_file import StateFile
-from ...telemetry import emit, events
+from ...telemetry import emit
 from .spend_state import Charge, SpendAccount, SpendState, SpendStatus
 
 

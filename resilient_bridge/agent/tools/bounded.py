@@ -18,12 +18,13 @@ from contextvars import copy_context
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from ... import events
 from ...calls.frame import CURRENT, CallFrame
 from ...calls.steps import settled
 from ...calls.timeout.guard import deadline_passed
 from ...classification import classify
 from ...errors import AttemptTimeoutError, Executed, Failure, Kind
-from ...telemetry import emit, events
+from ...telemetry import emit
 from ...values.fields import LONGEST
 from ...world.signal import Signal
 from ...world.threads import TOOL_THREADS

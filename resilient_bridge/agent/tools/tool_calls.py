@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
+from ... import events
 from ...calls.frame import CURRENT
 from ...calls.outcome import Outcome, captured
 from ...calls.timeout.guard import DeadlineGuard
 from ...errors import BridgeError, DeadlineExceededError, Executed, Failure, config_error, error_for, redact
-from ...telemetry import emit, events
+from ...telemetry import emit
 from ...telemetry.event import TOOL_CALL
 from ...values.fields import read_seconds
 from ...world.threads import TOOL_THREADS

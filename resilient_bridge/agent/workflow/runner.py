@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from ... import events
 from ...classification import classify
 from ...errors import Executed, Failure, Kind, Severity, config_error, error_for, redact
-from ...telemetry import emit, events
+from ...telemetry import emit
 from ...world import current_world
 from .artifacts import ArtifactError, HiddenError, Measured, measure
 from .checkpoint import PhaseCheckpoint, WorkflowState, WorkflowStatus

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import attrs
 
+from ... import events
 from ...calls.policy import Policy
 from ...errors import ConfigError, Failure, config_error, redact
 from ...errors.teaching import TeachesNames, taught
 from ...presets import ccsetup
 from ...presets.bridge_policy import BridgePolicy, calls_of
-from ...telemetry import emit, events
+from ...telemetry import emit
 from ...values.fields import check_flag, read_name
 from ...world import current_world
 from .artifacts import name_of

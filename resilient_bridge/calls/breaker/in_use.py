@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakSet
 
+from ... import events
 from ...locks import new_lock
-from ...telemetry import emit, events
+from ...telemetry import emit
 from ...world import current_world
 
 

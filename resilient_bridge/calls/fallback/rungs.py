@@ -11,9 +11,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from ... import events
 from ...classification import failure_or_none
 from ...errors import Executed
-from ...telemetry import emit, events
+from ...telemetry import emit
 from ...values.what import add_note, matches_ended
 from ..conditions import Ask, conditions, knowing
 from ..evidence import keep_answer, proven

@@ -13,6 +13,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from ... import events
 from ...errors import (
     WHY_STOPPED,
     Failure,
@@ -24,7 +25,7 @@ from ...errors import (
     number_in,
     record_of,
 )
-from ...telemetry import emit, events
+from ...telemetry import emit
 from ...telemetry.event import QUIET_WAIT
 from ...telemetry.hub import HUB
 from ...values.backoff import Backoff

@@ -12,7 +12,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...telemetry import emit, events
+from ... import events
+from ...telemetry import emit
 from ..frame import CURRENT
 from ..timeout.guard import deadline_passed, timed_out
 

@@ -15,9 +15,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
+from ... import events
 from ...errors import Failure, config_error
 from ...errors.extras import needed
-from ...telemetry import emit, events
+from ...telemetry import emit
 from ...world import REAL
 from ..redis.url import public_url, without_secrets
 from .scripts import CHECK_TTL, FORMAT, Script

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.telemetry import events
+from resilient_bridge import events
 from tests.agent.workflow.flows import Flow
 
 
