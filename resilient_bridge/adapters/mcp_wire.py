@@ -94,6 +94,7 @@ class MCPWire:
             self.says_unknown |= is_session_unknown(status, body)
 
 
+_WIRE: Final = "resilient_bridge.wire"  # an extension of a request and its answer
 CURRENT_WIRE: ContextVar[MCPWire | None] = ContextVar("resilient_bridge.mcp_wire", default=None)
 
 
@@ -103,17 +104,17 @@ async def watch_request(request: Any) -> None:
     An `event_hooks` function, also called by HTTPTransport.
     """
     wire = CURRENT_WIRE.get()
-    if wire is not None and request.method == "POST" and request.extensions.get("rb.wire") is not wire:
-        request.extensions["rb.wire"] = wire
+    if wire is not None and request.method == "POST" and request.extensions.get(_WIRE) is not wire:
+        request.extensions[_WIRE] = wire
         wire.sending(request)
 
 
 async def watch_answer(request: Any, response: Any, look: Look) -> None:
     """Report the answer to a request. `look` reads the body of an error, if it is short."""
     wire = CURRENT_WIRE.get()
-    if wire is None or request.extensions.get("rb.wire") is not wire or "rb.wire" in response.extensions:
+    if wire is None or request.extensions.get(_WIRE) is not wire or _WIRE in response.extensions:
         return
-    response.extensions["rb.wire"] = wire
+    response.extensions[_WIRE] = wire
     body: bytes = response.extensions.get("rb.body", b"")
     length = response.headers.get("content-length", "")
     if not body and response.status_code >= 400 and length.isdigit() and int(length) <= _SHORT:

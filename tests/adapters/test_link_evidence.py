@@ -171,7 +171,9 @@ async def fronted(server, way: str = "url", **options):
         @asynccontextmanager
         async def over_ours():
             async with (
-                httpx2.AsyncClient(transport=rb.HTTPTransport(rb.Policy(rb.Breaker()))) as http,
+                httpx2.AsyncClient(
+                    transport=rb.HTTPTransport(rb.Policy(rb.Breaker())), follow_redirects=True
+                ) as http,
                 McpClient(streamable_http_client(url, http_client=http), mode="legacy") as client,
             ):
                 yield client
@@ -192,6 +194,17 @@ async def test_c15_a_lost_session_is_renewed_whatever_the_server_says_it_with(fo
         front.strike(Fault.answer(status, body, content_type=kind), rpc="tools/call")
         assert await ticket(client, "a") == "created a"
         assert (server.ledger.count("a"), link.health().reconnects) == (1, 1)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("way", TRANSPORTS)
+async def test_a_call_whose_request_is_redirected_is_done_once(way, server):
+    """The next request inherits what ours was marked with, and is sent all the same."""
+    async with fronted(server, way) as (front, client, link):
+        await ticket(client, "first")
+        front.strike(Fault.answer(307, location=front.url("/mcp")), rpc="tools/call")
+        assert await ticket(client, "a") == "created a"
+        assert (server.ledger.count("a"), link.health().reconnects) == (1, 0)
 
 
 @pytest.mark.real

@@ -22,7 +22,7 @@ from ...errors.teaching import taught
 from ..arguments import calls_of, check_http_options
 from ..sdk_errors import add_base
 from .bodies import MOST_DECODED
-from .requests import IDEMPOTENT_METHODS, SAFE_METHODS, disprove_hop
+from .requests import IDEMPOTENT_METHODS, OURS, OWN_KEY, SAFE_METHODS, disprove_hop
 from .views import AnswerView, Core, RequestView, URLView, says_more
 
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .bearer import Token
 
 
+_KEY_HEADER: Final = "resilient_bridge.idempotency_header"
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _NEXT_HOP: ContextVar[tuple[str, dict[str, Any]] | None] = ContextVar("_NEXT_HOP", default=None)
 """The target of the last redirect in this context, and the extensions of its request.
@@ -116,8 +117,8 @@ class HTTPMiddleware:
                 self._abandoned[task] = error
             raise
         finally:
-            carried.pop("rb.transport", None)
-        carried["rb.idempotency_header"] = self._key_header
+            carried.pop(OURS, None)
+        carried[_KEY_HEADER] = self._key_header
         _NEXT_HOP.set((target, carried) if (target := _target(answer)) else None)
         return answer.native  # type: ignore[no-any-return]
 
@@ -165,7 +166,7 @@ def _carried(request: Any) -> dict[str, Any]:
     if before is None or before[0] != str(request.url):
         return {}
     carried = before[1]
-    name, key = carried.get("rb.idempotency_header"), carried.get("rb.idempotency_key")
+    name, key = carried.get(_KEY_HEADER), carried.get(OWN_KEY)
     if key and name not in request.headers and request.method not in SAFE_METHODS:
         request.headers[name] = key
     return carried

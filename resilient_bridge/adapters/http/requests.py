@@ -33,8 +33,19 @@ if TYPE_CHECKING:
     from ...calls.policy import Policy
 
 
-COUNTED: Final = "rb.counted"
+# Extensions of a request that are ours: httpx gives them to the next one of a redirect. Those that
+# begin with `rb.` are for users (`USER_EXTENSIONS`).
+COUNTED: Final = "resilient_bridge.counted"
 """The extension that marks a request as counted in its attempts."""
+
+OURS: Final = "resilient_bridge.transport"
+"""The extension that marks a request while one of our transports has it."""
+
+OWN_KEY: Final = "resilient_bridge.idempotency_key"
+"""The extension with the generated key, which does not permit repeats; redirects inherit it."""
+
+USER_EXTENSIONS: Final = frozenset({"rb.policy", "rb.idempotent"})
+"""What a user may say of one request."""
 
 IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """The methods that RFC 9110 §9.2.2 calls idempotent: repeated, they act as one request does."""
@@ -44,7 +55,7 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 # seconds; a socket with timeout 0 does not wait at all, and raises another error
 _SHORTEST: Final = 0.001
-_HOP: Final = "rb.redirected"
+_HOP: Final = "resilient_bridge.redirected"
 PORTS: Final = {"http": 80, "https": 443}
 
 

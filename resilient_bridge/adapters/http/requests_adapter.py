@@ -20,7 +20,7 @@ from ..arguments import calls_of, check_http_options, check_sync
 from ..sdk_errors import same_error_for
 from .bodies import LOOK, MOST_DECODED
 from .decoding import decoded
-from .requests import disprove_hop
+from .requests import OURS, disprove_hop
 from .views import Core, RequestView, URLView, says_more
 
 
@@ -125,7 +125,7 @@ class HTTPAdapter(_Base):
             disprove_hop(error, view)
             raise
         finally:
-            carried.pop("rb.transport", None)
+            carried.pop(OURS, None)
             carried.pop("timeout", None)
             request.body = body
 

@@ -29,7 +29,10 @@ from .bodies import bounded, look_async, note_use, once, peek, peek_async, watch
 from .own_transport import Options, own_transport
 from .requests import (
     IDEMPOTENT_METHODS,
+    OURS,
+    OWN_KEY,
     SAFE_METHODS,
+    USER_EXTENSIONS,
     bound_to,
     check_hop,
     check_inner,
@@ -69,24 +72,7 @@ else:
 _MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
 # seconds: a server remembers a key for 5 minutes (V9); less a margin, as Outbox.resend_within
 _KEY_WINDOW: Final = 270.0
-_OURS: Final = "rb.transport"  # marks a request while one of our transports has it
 _ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True}'
-# the generated key, which does not permit repeats; redirects inherit it
-_OWN_KEY: Final = "rb.idempotency_key"
-# the first two are for users; a misspelt one would be no permission, and no word about it
-_KNOWN: Final = frozenset(
-    {
-        "rb.policy",
-        "rb.idempotent",
-        _OURS,
-        _OWN_KEY,
-        "rb.body",
-        "rb.counted",
-        "rb.idempotency_header",
-        "rb.redirected",
-        "rb.token",
-    }
-)
 
 
 def _add_library_base(error: BridgeError, request: Any) -> None:
@@ -202,7 +188,7 @@ class HTTPTransport(_Bases):
             disprove_hop(error, request)
             raise
         finally:
-            request.extensions.pop(_OURS, None)
+            request.extensions.pop(OURS, None)
         returned = self._returned(request, response)
         await watch_answer(request, returned, look_async)
         return returned
@@ -218,7 +204,7 @@ class HTTPTransport(_Bases):
             disprove_hop(error, request)
             raise
         finally:
-            request.extensions.pop(_OURS, None)
+            request.extensions.pop(OURS, None)
         return self._returned(request, response)
 
     def _ready(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
@@ -228,7 +214,7 @@ class HTTPTransport(_Bases):
             check_hop(request, self._domains)
             if request.url.scheme == "http" and not self._allows_plaintext:
                 check_plaintext(request, has_token=self._bearer is not None)
-            if _OURS in request.extensions:
+            if OURS in request.extensions:
                 raise config_error(
                     "HTTPTransport.inner", "a transport that does not retry already", "an HTTPTransport below"
                 )
@@ -241,7 +227,7 @@ class HTTPTransport(_Bases):
         """Return the function that sends a request under its policy, by origin and permission."""
         extensions, url = request.extensions, request.url
         for name in extensions:
-            if name not in _KNOWN and name.startswith("rb."):
+            if name.startswith("rb.") and name not in USER_EXTENSIONS:  # no permission, and no word of it
                 here = f'request.extensions["{name}"]'
                 raise config_error(
                     here, "rb.idempotent or rb.policy", name, write='extensions={"rb.idempotent": True}'
@@ -279,7 +265,7 @@ class HTTPTransport(_Bases):
                 self._protected.move_to_end(key)  # the least recently used is dropped
             except KeyError:  # another thread has just dropped it
                 pass
-        extensions[_OURS] = True
+        extensions[OURS] = True
         return send
 
     def _has_key(self, request: Any) -> bool:
@@ -288,9 +274,9 @@ class HTTPTransport(_Bases):
         name = self._key_header or "Idempotency-Key"
         key = headers.get(name)
         if key is not None:
-            return bool(key) and key != extensions.get(_OWN_KEY)
+            return bool(key) and key != extensions.get(OWN_KEY)
         if self._key_header is not None:
-            headers[name] = extensions[_OWN_KEY] = current_world().new_id()
+            headers[name] = extensions[OWN_KEY] = current_world().new_id()
         return False
 
     def _bind(self, key: tuple[Any, ...], origin: str) -> Callable[..., Any]:
