@@ -12,14 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["MissingNameError", "address", "lazily", "missing", "names_of", "public"]
+__all__ = ["MissingNameError", "address", "doors", "found", "lazily", "missing", "names_of", "public"]
 
 _PACKAGE: Final = __package__ or ""
-DOORS: Final = (
-    "agent", "bridge", "calls", "dialects", "errors", "events", "links", "mcp", "settings", "stores", "telemetry", "testing",
-    "presets",
-)  # fmt: skip
-"""The public modules beside the top level; the last one makes its values when it is loaded."""
+_VALUES: Final = "presets"  # this door makes its values when it is loaded
 
 
 def public(name: str) -> Any:
@@ -36,15 +32,30 @@ def names_of(door: str) -> tuple[str, ...]:
     return tuple(import_module(f"{_PACKAGE}.{door}" if door else _PACKAGE).__all__)
 
 
+def doors() -> list[str]:
+    """Return the public modules beside the top level whose names can be listed at no cost."""
+    table: Mapping[str, str] = import_module(_PACKAGE)._NAMES  # noqa: SLF001 -- the table of this package
+    return [name for home, name in table.items() if home.startswith("=") and name != _VALUES]
+
+
 @cache
 def _addresses() -> dict[str, str]:
-    found = {name: f"rb.{door}.{name}" for door in DOORS[:-1] for name in names_of(door)}
+    found = {name: f"rb.{door}.{name}" for door in doors() for name in names_of(door)}
     return found | {name: f"rb.{name}" for name in names_of("")}
 
 
 def address(name: str) -> str | None:
     """Return where a public name is found, as one writes it: `rb.bridge.Gap`; None for other names."""
     return _addresses().get(name)
+
+
+def found(name: str) -> Any:
+    """Return what a public name names, wherever it is listed; None for other names."""
+    where = address(name)
+    value: Any = None if where is None else import_module(_PACKAGE)
+    for part in (where or "").split(".")[1:]:
+        value = getattr(value, part)
+    return value
 
 
 class MissingNameError(AttributeError):

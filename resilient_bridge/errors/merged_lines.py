@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from ..lazy_names import found
 
-_ORDER: Final = ("Fallback", "Deadline", "Bulkhead", "RateLimit", "Retry", "Breaker", "Timeout")
+
+_LAST: Final = 99  # of a policy
 
 
 def merged(first: str, second: str) -> str:
@@ -55,4 +57,5 @@ def _merged_nodes(one: ast.expr, other: ast.expr) -> ast.expr:
 
 def _position(layer: ast.expr) -> int:
     head = ast.unparse(layer).removeprefix("rb.").partition("(")[0].partition(".")[0]
-    return _ORDER.index(head) if head in _ORDER else len(_ORDER)
+    position: int | None = getattr(found(head), "usual_position", None)
+    return _LAST if position is None else position

@@ -11,11 +11,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from inspect import Parameter, signature
+from functools import wraps
+from inspect import Parameter, getattr_static, iscoroutinefunction, signature
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, cast
 
-from ..lazy_names import address, names_of, public
+from ..lazy_names import address, found, names_of, public
 from .foreign_words import ARGUMENTS, EXAMPLES, OWN_EXAMPLES, POSITIONS, WHOLE
 from .merged_lines import merged
 from .secret_names import is_sensitive
@@ -25,11 +26,32 @@ from .taxonomy import Category, Kind
 
 _LONGEST: Final = 200  # characters of a value in a line
 _CLASS: Final = re.compile(r"(?<![\w.'\"])([A-Z]\w+)(?=[.(])")
-_INDEX: Final = re.compile(r"\[.*?\]", re.DOTALL)
 _WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PLAIN: Final = str | int | float | bool | bytes | None
 _LINES: Final = "rb.", "httpx.", "policy.", "{line}"  # how the entries begin that are a line
 _KINDS: Final = Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def advice(otherwise: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Have a function that makes a line return `otherwise` where it fails: the value that it is
+    about may be any object, and advice must not take the place of the error.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def advised(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return function(*args, **kwargs)
+            except Exception:  # noqa: BLE001 -- see above
+                return otherwise
+
+        return advised
+
+    return decorate
 
 
 # ---- values as source text ------------------------------------------------------------------------------------
@@ -87,26 +109,6 @@ _RECEIVERS: Final = {
     "BridgeClient": "bridge", "Receipt": "receipt", "Toolbox": "toolbox", "Policy": "policy", "Workflow": "flow",
     "Reconnecting": "link", "Backoff": "backoff", "SpendBudget": "budget", "Circuit": "circuit", "Peer": "peer",
 }  # fmt: skip
-_ASYNC: Final = frozenset(
-    {
-        "BridgeClient.send", "BridgeClient.request", "BridgeClient.wait_ready", "BridgeClient.aclose", "Receipt.confirmed",
-        "Toolbox.call", "Reconnecting.wait_ready", "Workflow.run", "Workflow.resume", "Peer.request",
-    }
-)  # fmt: skip
-_CONSTRUCTORS: Final = frozenset(
-    {
-        "constant",
-        "linear",
-        "exponential",
-        "decorrelated",
-        "steps",
-        "consecutive",
-        "escalating",
-        "over",
-        "parse",
-        "from_config",
-    }
-)
 
 
 def spelled(owner: str) -> str:
@@ -116,10 +118,13 @@ def spelled(owner: str) -> str:
         return "@policy"
     if owner in {"Toolbox.tool", "Workflow.phase"}:
         return f"@{_RECEIVERS[name]}.{method}"
-    if method and method not in _CONSTRUCTORS and name in _RECEIVERS:
-        return f"{'await ' if owner in _ASYNC else ''}{_RECEIVERS[name]}.{method}"
-    found = address(name) or name
-    return f"{found}.{method}" if method else found
+    kind = found(name)
+    is_constructor = isinstance(getattr_static(kind, method, None), classmethod)
+    if method and not is_constructor and name in _RECEIVERS:
+        is_async = iscoroutinefunction(getattr(kind, method, None))
+        return f"{'await ' if is_async else ''}{_RECEIVERS[name]}.{method}"
+    where = address(name) or name
+    return f"{where}.{method}" if method else where
 
 
 # ---- wrong calls ----------------------------------------------------------------------------------------------
@@ -260,6 +265,7 @@ class _Call:
         return line
 
 
+@advice(cast("Mistake | None", None))
 def wrong_call(
     owner: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Mistake | None:

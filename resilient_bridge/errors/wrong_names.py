@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from attrs.exceptions import FrozenInstanceError
 
-from ..lazy_names import address, names_of
-from .mistakes import code, required_of, spelled
+from ..lazy_names import address, doors, names_of
+from .mistakes import advice, code, required_of, spelled
 
 
 def _all(words: str, line: str) -> dict[str, str]:
@@ -190,6 +190,7 @@ class FrozenValueError(FrozenInstanceError):
         return f"{kind}: wanted a changed copy, as values stay as they are, got {name} = {text}; write {line}"
 
 
+@advice("")
 def hint(kind: str, of: Any, name: str) -> str:
     """Return what to write for a name that a module, or a class or its instances, has not.
 
@@ -232,9 +233,7 @@ def _own(door: str) -> tuple[str, ...]:
 
 
 def _every() -> list[str]:
-    from ..lazy_names import DOORS
-
-    return [name for door in ("", *DOORS[:-1]) for name in _own(door)]
+    return [name for door in ("", *doors()) for name in _own(door)]
 
 
 def _member(kind: type, name: str) -> str:

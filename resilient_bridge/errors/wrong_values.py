@@ -11,14 +11,15 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Callable
-from inspect import iscoroutine
+from inspect import Parameter, iscoroutine, signature
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final, cast
 
 from ..lazy_names import address, names_of
+from ..lazy_names import found as public_value
 from .codes import is_known_code, near_code
-from .foreign_words import EXAMPLES
-from .mistakes import code, example, schedule_of, spelled
+from .foreign_words import DURATIONS, EXAMPLES, WHOLE
+from .mistakes import advice, code, example, required_of, schedule_of, spelled
 from .taxonomy import Category, Kind
 from .wrong_urls import url_for
 
@@ -36,23 +37,6 @@ _UNITS: Final = {
     "milli": "ms",
     "msec": "ms",
 }
-_SECONDS: Final = frozenset(
-    {
-        "seconds", "idle", "max_retry_after", "slow_after", "lease", "max_wait", "per", "base", "step", "steps", "cap", "grace",
-        "connect_timeout", "stable_after", "every", "timeout", "probe_timeout", "patience", "drain", "ttl", "wait", "quiet",
-        "resend_within", "overlap", "max_seconds", "read_timeout", "restore_after", "interval", "open_for", "window",
-        "startup_timeout", "poll_interval", "expires_after", "close_timeout",
-    }
-)  # fmt: skip
-_BY_POSITION: Final = frozenset(
-    {
-        "Timeout.seconds", "Deadline.seconds", "Bulkhead.calls", "RateLimit.calls", "Fallback.ladder", "Policy.layers",
-        "SpendBudget.limit", "ContextGuard.limit", "Workflow.path", "SQLiteStore.path", "StateFile.path", "RedisStore.url",
-        "RedisState.url", "wrap.client", "reconnecting.factory", "reconnecting.policy", "HTTPTransport.policy",
-        "HTTPAdapter.policy", "HTTPMiddleware.policy", "Toolbox.policy", "BridgeClient.url", "circuit.of", "load.source",
-        "capture.function", "listen.listener", "inject.target", "simulate.main", "wrap.policy", "Backoff.parse",
-    }
-)  # fmt: skip
 _LINES: Final = {
     "Policy.idempotent": "@policy(idempotent={})",
     "Policy.function": "{}",
@@ -110,6 +94,7 @@ _LINES: Final = {
 _LINK: Final = 'lambda: Client("https://host/mcp")'
 
 
+@advice("")
 def line_for_value(path: str, received: object) -> str:
     """Return the line to write instead of what was received at a path; empty if none is known.
 
@@ -157,7 +142,24 @@ def _line(key: str, owner: str, field: str, text: str) -> str:
             if field in {"factory", "policy"}
             else f"rb.reconnecting({first}{field}={text})"
         )
-    return f"{spelled(owner)}({text if key in _BY_POSITION else f'{field}={text}'})"
+    return f"{spelled(owner)}({text if _is_first(owner, field) else f'{field}={text}'})"
+
+
+def _is_first(owner: str, field: str) -> bool:
+    """Return whether an argument is the first, and may be given by position."""
+    name, _, method = owner.partition(".")
+    taken = public_value(name)
+    if method:
+        taken = getattr(taken, method, None)
+    try:
+        parameters = [
+            each for each in signature(taken).parameters.values() if each.name not in {"self", "cls"}
+        ]
+    except (TypeError, ValueError):
+        return False
+    return (
+        bool(parameters) and parameters[0].name == field and parameters[0].kind is not Parameter.KEYWORD_ONLY
+    )
 
 
 def _usual(owner: str, field: str, received: object) -> str:
@@ -165,13 +167,13 @@ def _usual(owner: str, field: str, received: object) -> str:
     found = example(owner, field)
     if found == "...":
         return ""
-    if field in _SECONDS and isinstance(received, str):
+    if field in DURATIONS and isinstance(received, str):
         return _seconds(received) or found
     if isinstance(received, str) and found.isdigit() and (number := _NUMBER.fullmatch(received)):
         return number[1]
     if (
         isinstance(received, float)
-        and field not in _SECONDS
+        and field not in DURATIONS
         and found.isdigit()
         and received >= 1
         and received.is_integer()
@@ -179,11 +181,7 @@ def _usual(owner: str, field: str, received: object) -> str:
     ):
         return str(int(received))
     if found in {"True", "False"}:
-        return (
-            "False"
-            if received in {0, "no", "false", "False", "off", "n", ""} and received is not None
-            else found
-        )
+        return "False" if received in (0, "no", "false", "False", "off", "n", "") else found
     if (
         isinstance(received, type)
         and (public_name := address(received.__name__))
@@ -196,39 +194,16 @@ def _usual(owner: str, field: str, received: object) -> str:
 def _instance(public_name: str, kind: type, found: str) -> str:
     if found.startswith(f"{public_name}("):
         return found
-    same = {
-        "Retry": "()",
-        "Breaker": "()",
-        "Timeout": "(10)",
-        "Deadline": "(60)",
-        "Bulkhead": "(8)",
-        "RateLimit": "(10)",
-    }
-    same |= {
-        "Fallback": "(cached_answer)",
-        "Backoff": ".exponential(1, cap=30)",
-        "SQLiteStore": '("bridge.db")',
-    }
-    same |= {"RedisStore": '("redis://localhost:6379/0")', "RedisState": '("redis://localhost:6379/0")'}
-    same |= {"Policy": "(rb.Retry())"}
-    return public_name + same.get(kind.__name__, "()")
+    return WHOLE.get(kind.__name__) or f"{public_name}({required_of(kind.__name__, kind)})"
 
 
 def _seconds(text: str) -> str:
     """Return the duration that a text means, as one writes it; empty if it is not clear."""
     if number := _NUMBER.fullmatch(text):
         return number[1]
-    found = _UNIT.fullmatch(text)
+    found = _UNIT.fullmatch(text) or _UNIT.fullmatch(f"1 {text}")
     if found is None:
-        word = text.strip().lower().rstrip("s")
-        return {
-            "second": '"1s"',
-            "minute": '"1min"',
-            "hour": '"1h"',
-            "day": '"1d"',
-            "sec": '"1s"',
-            "min": '"1min"',
-        }.get(word, "")
+        return ""
     word = found[2].lower()
     unit = next(
         (short for long, short in _UNITS.items() if word.startswith(long)), word.removesuffix("s") or "s"

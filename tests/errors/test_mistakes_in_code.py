@@ -364,3 +364,24 @@ def test_a_secret_in_a_call_is_in_no_message() -> None:
     """Of a credential the line has a variable; the rest of the message has it masked."""
     for expression in ("rb.BridgeClient('ws://h', api_key='Zq8vN2xKp4Tt91Lw')", "rb.BridgeClient('localhost/ws?token=Zq8vN2xKp4Tt91Lw')"):  # fmt: skip
         assert "Zq8vN2xKp4" not in message_of(expression)
+
+
+class Hostile:
+    """An object that answers nothing that is asked of it."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("value", [[], {}, Hostile()], ids=["a list", "a dict", "hostile"])
+def test_a_line_that_cannot_be_made_hides_no_error(value: object) -> None:
+    """Whatever was given, the error is the one for what is wrong."""
+    with pytest.raises(rb.ConfigError, match=r"Timeout\.thread"):
+        rb.Timeout(10, thread=value)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="tries"):
+        rb.Retry(tries=value)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
