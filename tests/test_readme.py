@@ -55,6 +55,37 @@ def test_u01_the_first_block_prints_what_the_page_says(capsys):
     assert capsys.readouterr().out == _blocks("text")[0]
 
 
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def test_u01_the_comparison_has_the_numbers_of_its_page():
+    """Row by row: each number of a cell stands in the page's row of that library, and so does what is best."""
+    page = (ROOT / "docs/reference/comparison.md").read_text()
+    measured = [_cells(line) for line in re.findall(r"^\|.*\|$", page, re.MULTILINE)]
+    shown = [_cells(line) for line in README.partition("## Compared")[2].splitlines() if line.startswith("|")]
+    libraries = measured[0]
+    assert len(shown) == len(measured) == 10
+    for row, of in zip(shown[2:], measured[2:], strict=True):
+        cells = list(zip(libraries[1:5], row[1:5], strict=True))
+        cells += re.findall(rf"({'|'.join(libraries[5:])}) (.*?)(?:, (?=[a-z]+[-' \d])|$)", row[5])
+        assert [library for library in libraries[5:] if library in row[5]] == [one for one, _ in cells[4:]]
+        for library, cell in cells:
+            there = of[libraries.index(library)]
+            numbers = re.findall(r"\d+(?:[.,]\d+)*", cell)
+            assert [number for number in numbers if number not in there] == [], (row[0], library)
+            assert ("**" in cell) <= ("**" in there), (row[0], library)
+
+
+def test_u01_the_number_of_the_evidence_is_its_sum():
+    """Of the calls of all campaigns, and of those that met a fault; none of them was wrong."""
+    page = (ROOT / "docs/reference/evidence.md").read_text().partition("## ")[0]
+    rows = [_cells(line) for line in re.findall(r"^\| .* \|$", page, re.MULTILINE)][1:]
+    calls, met, wrong = (sum(int(row[column].replace(",", "")) for row in rows) for column in (2, 3, 6))
+    assert f"Of {calls:,} calls to foreign servers {met:,} met a fault" in README
+    assert wrong == 0
+
+
 def test_u01_a_schedule_prints_what_the_comment_says(capsys):
     """The card of a tool call."""
     _named("search")

@@ -33,5 +33,4 @@ def store_of(store: object, path: str = "BridgeClient.store") -> Store:
     got = f"the class {store.__name__}" if isinstance(store, type) else type(store).__name__
     from ..errors.wrong_values import line_for_value
 
-    write = line_for_value("BridgeClient.store", store)
-    raise config_error(path, wanted, got, write=write if path == "BridgeClient.store" else None, got=got)
+    raise config_error(path, wanted, got, write=line_for_value(path, store), got=got)
