@@ -151,11 +151,13 @@ def _is_first(owner: str, field: str) -> bool:
     taken = public_value(name)
     if method:
         taken = getattr(taken, method, None)
+    if not callable(taken):
+        return False
     try:
         parameters = [
             each for each in signature(taken).parameters.values() if each.name not in {"self", "cls"}
         ]
-    except (TypeError, ValueError):
+    except ValueError:  # a class written in C that does not say what it takes
         return False
     return (
         bool(parameters) and parameters[0].name == field and parameters[0].kind is not Parameter.KEYWORD_ONLY
