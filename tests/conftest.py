@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from functools import cache
 from importlib.util import find_spec
@@ -36,12 +35,6 @@ def anyio_backend() -> tuple[str, dict[str, object]]:
 def key(request: pytest.FixtureRequest) -> str:
     """A key that nobody had before: state behind a key outlives its test, and a process may run the suite more than once."""
     return f"{request.node.name} {time.monotonic_ns()}"
-
-
-def pytest_runtest_logstart(nodeid: str) -> None:
-    """Where coverage is measured, its data says which file of tests ran a line: tests/tested_in.py reads it."""
-    if (coverage := sys.modules.get("coverage")) and (measuring := coverage.Coverage.current()):
-        measuring.switch_context(nodeid.partition("::")[0])
 
 
 @cache

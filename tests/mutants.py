@@ -2,7 +2,7 @@
 
     python -m tests.mutants run [ID ...]      # `nox -s mutation`: each row, or these, in copies of the tree
     python -m tests.mutants draw COUNT [SEED] # rows for faults drawn over all modules, without rule and test
-    python -m tests.mutants find FILE [ID ...] [tests/PATH ...]  # run these, or the tests of a row's module: which fail?
+    python -m tests.mutants find FILE [ID ...] [tests/PATH ...]  # run these, or the tests of a row's room: which fail?
 
 Rule: nothing is changed in place. Each worker has a copy of the tree, so a run that is ended leaves only a folder in /tmp.
 """
@@ -24,8 +24,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from tests.tested_in import ELSEWHERE, own_files
 
 
 ROOT = Path(__file__).parents[1]
@@ -204,16 +202,13 @@ def run(rows: Sequence[Mutant]) -> int:
 
 
 def tests_of(module: str) -> list[str]:
-    """The test files of a module of the package, by its path from the root."""
-    inside = module.removeprefix("resilient_bridge/")
-    elsewhere = [
-        f"tests/{file}" for file, listed in ELSEWHERE.items() if inside.removesuffix(".py") in listed.split()
-    ]
-    return [str(path.relative_to(ROOT)) for path in own_files(inside)] + elsewhere
+    """The tests of a module's room; the module is given by its path from the root."""
+    room = module.split("/")[1].removesuffix(".py")
+    return [f"tests/{room}"] if (ROOT / "tests" / room).is_dir() else ["tests"]
 
 
 def find(rows: Sequence[Mutant], tests: Sequence[str] = ()) -> None:
-    """Print for each row the first test that fails with the fault, of these or of its module; for one that no test sees, that it survives."""
+    """Print for each row the first test that fails with the fault, of these or of its room; for one that no test sees, that it survives."""
 
     def act(copy: Copy, row: Mutant) -> None:
         is_caught, printed = copy.fails(row, *(tests or tests_of(row.file)))
