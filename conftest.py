@@ -25,7 +25,9 @@ from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
 
 
-pytest_collect_file = Sybil(parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"]).pytest()
+pytest_collect_file = Sybil(
+    parsers=[PythonCodeBlockParser(), SkipParser()], patterns=["*.md"]
+).pytest()
 
 _MAY_SKIP = os.environ.get("RESILIENT_BRIDGE_REQUIRE_SERVERS", "") in {"", "0"}
 _ALL_ROOTS = Path(certifi.where())
@@ -69,7 +71,9 @@ def _guarded(name: str) -> Any:
     plain = getattr(socket.socket, name)
 
     def guarded(sock: socket.socket, *args: Any) -> Any:
-        if args and isinstance(args[-1], tuple):  # the address is the last argument of each of the three
+        if args and isinstance(
+            args[-1], tuple
+        ):  # the address is the last argument of each of the three
             _check(sock, args[-1])
         return plain(sock, *args)
 
@@ -92,7 +96,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, None, None]:
     """The same for what the tests of a file have left: reports, caches, modules that were imported late."""
     yield
     if nextitem is not None and nextitem.path != item.path:
@@ -117,7 +123,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Guard the class that every stream, TLS included, and every event loop connects through; and make all runs alike."""
     for name in ("connect", "connect_ex", "sendto"):
         setattr(socket.socket, name, _guarded(name))
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does that to what it starts with `&`
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # a shell does that to what it starts with `&`
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Every client of HTTP reads the roots of all the world's certificates, of which a peer on loopback has none: one is enough.
     os.environ["SSL_CERT_FILE"] = root = _one_root()
@@ -153,7 +161,9 @@ def _started_elsewhere(paths: list[str], share: float) -> list[str]:
         str(path_)
         for path in paths
         for path_ in (sorted(Path(path).iterdir()) if Path(path).is_dir() else [Path(path)])
-        if path_.suffix == ".md" or path_.match("test_*.py") or (path_.is_dir() and path_.name[0] not in "._")
+        if path_.suffix == ".md"
+        or path_.match("test_*.py")
+        or (path_.is_dir() and path_.name[0] not in "._")
     ]
     first = int(len(places) * share)
     return places[first:] + places[:first]

@@ -46,11 +46,15 @@ def types(session: nox.Session) -> None:
     uses = [str(path) for path in sorted(Path("tests/typing").glob("*.py"))]
     session.run("mypy", "resilient_bridge", "website", *uses)
     for system in {"linux", "darwin", "win32"} - {sys.platform}:
-        session.run("mypy", "--platform", system, "--cache-dir", f".mypy_cache/{system}", "resilient_bridge")
+        session.run(
+            "mypy", "--platform", system, "--cache-dir", f".mypy_cache/{system}", "resilient_bridge"
+        )
     session.run("pyright", "resilient_bridge", *uses)
     with TemporaryDirectory() as pages:
         session.run("python", "-m", "tests.typed_pages", pages)
-        session.run("mypy", "--config-file=", "--check-untyped-defs", "--ignore-missing-imports", pages)
+        session.run(
+            "mypy", "--config-file=", "--check-untyped-defs", "--ignore-missing-imports", pages
+        )
 
 
 @nox.session
@@ -68,11 +72,18 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def real(session: nox.Session) -> None:
     """What needs real sockets, processes or seconds."""
-    session.run(*PYTEST, "-m", "real and not crash and not campaign and not sample", *session.posargs)
+    session.run(
+        *PYTEST, "-m", "real and not crash and not campaign and not sample", *session.posargs
+    )
 
 
 REAL_SAMPLE = [  # real sockets, processes and seconds: what an event loop does differently shows here
-    *("tests/transports", "tests/journeys", "tests/testing", "tests/adapters/test_link_websockets.py"),
+    *(
+        "tests/transports",
+        "tests/journeys",
+        "tests/testing",
+        "tests/adapters/test_link_websockets.py",
+    ),
     *(
         "tests/adapters/test_http_transport.py",
         "tests/adapters/test_http_losses.py",
@@ -185,19 +196,38 @@ def python314(session: nox.Session) -> None:
     )
     pure = ("attrs", "httpx", "tenacity", "websockets", "wrapt")
     target = ("--target", str(folder / "packages"))
-    session.run("uv", "pip", "install", "-q", "--python", sys.executable, *target, *pure, external=True)
+    session.run(
+        "uv", "pip", "install", "-q", "--python", sys.executable, *target, *pure, external=True
+    )
     session.run("node", "tests/platforms/pyodide_314.mjs", str(folder), external=True)
 
 
 WINDOWS_SAMPLE = [
-    *("tests/values", "tests/errors", "tests/classification", "tests/protocol", "tests/calls", "tests/world"),
-    *("tests/platforms/test_windows_stand_in.py", "tests/journeys", "tests/transports/test_lines.py"),
-    *(f"tests/transports/test_{name}.py" for name in ("loopback", "origin", "racing", "tls", "websocket")),
+    *(
+        "tests/values",
+        "tests/errors",
+        "tests/classification",
+        "tests/protocol",
+        "tests/calls",
+        "tests/world",
+    ),
+    *(
+        "tests/platforms/test_windows_stand_in.py",
+        "tests/journeys",
+        "tests/transports/test_lines.py",
+    ),
+    *(
+        f"tests/transports/test_{name}.py"
+        for name in ("loopback", "origin", "racing", "tls", "websocket")
+    ),
     *(
         f"tests/stores/test_{name}.py"
         for name in ("file_changes", "session_log", "sqlite_mending", "sqlite_store")
     ),
-    *(f"tests/stores/test_{name}.py" for name in ("state_file", "state_recovery", "store_port_client")),
+    *(
+        f"tests/stores/test_{name}.py"
+        for name in ("state_file", "state_recovery", "store_port_client")
+    ),
     *(
         f"tests/agent/test_{name}.py"
         for name in ("asynchronous_commands", "commands_table", "health_probe", "toolbox")
@@ -241,7 +271,10 @@ def windows(session: nox.Session) -> None:
 
 def _interpreters(least: tuple[int, int]) -> list[str]:
     """The newest Python of each later minor version, in PATH or of pyenv."""
-    places = [*os.environ["PATH"].split(os.pathsep), *map(str, Path.home().glob(".pyenv/versions/*/bin"))]
+    places = [
+        *os.environ["PATH"].split(os.pathsep),
+        *map(str, Path.home().glob(".pyenv/versions/*/bin")),
+    ]
     found: dict[tuple[int, ...], str] = {}
     for minor in range(least[1], 20):
         for position in places:
@@ -269,7 +302,9 @@ def simulation(session: nox.Session) -> None:
     """The campaign of seeded fault schedules and samples of the other campaigns, on every core; a failing seed prints the command that replays it."""
     # Runs are told apart by their seed alone, so it does not matter who makes them.
     files = _files_with("mark.simulation", "mark.sample")
-    session.run(*SPREAD, "-m", "(simulation or sample) and not campaign", *(session.posargs or files))
+    session.run(
+        *SPREAD, "-m", "(simulation or sample) and not campaign", *(session.posargs or files)
+    )
 
 
 @nox.session
@@ -290,7 +325,9 @@ def servers(session: nox.Session) -> None:
 
     Three quarters of an hour. OpenHands is left out where no Python 3.12 or 3.13 is found.
     """
-    installed = session.run("python", "-m", "tests.bridges.servers.install", "possible", silent=True)
+    installed = session.run(
+        "python", "-m", "tests.bridges.servers.install", "possible", silent=True
+    )
     session.log(installed)
     absent = re.findall(r"^(\w+): left out", installed, re.MULTILINE)
     session.run(
@@ -305,10 +342,29 @@ def servers(session: nox.Session) -> None:
 def small_servers(session: nox.Session) -> None:
     """What CI runs of `servers`: those that are small and start fast, and a sample of the runs."""
     session.run(
-        *("python", "-m", "tests.bridges.servers.install", "agno", "jupyter", "nostr", "python_socketio")
+        *(
+            "python",
+            "-m",
+            "tests.bridges.servers.install",
+            "agno",
+            "jupyter",
+            "nostr",
+            "python_socketio",
+        )
     )
     session.run(
-        *("python", "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-m", "server and not campaign"),
+        *(
+            "python",
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "2",
+            "--dist",
+            "loadfile",
+            "-m",
+            "server and not campaign",
+        ),
         *("-k", "not openhands and not langgraph and not a2a and not mcp_events"),
         *("tests/bridges/servers", *session.posargs),
         env={"RESILIENT_BRIDGE_REQUIRE_SERVERS": "1"},
@@ -331,7 +387,9 @@ def site(session: nox.Session) -> None:
     with TemporaryDirectory() as pages:
         if which("npm"):
             with session.chdir(pages):
-                packed = session.run("npm", "pack", "--silent", MERMAID, silent=True, external=True).strip()
+                packed = session.run(
+                    "npm", "pack", "--silent", MERMAID, silent=True, external=True
+                ).strip()
                 session.run("tar", "xzf", packed, "package/dist/mermaid.min.js", external=True)
         session.run("python", "-m", "website", pages)
         with session.chdir(pages):
@@ -368,9 +426,16 @@ def package(session: nox.Session) -> None:
             *(path for path in built if path.endswith(".whl")),
         )
         with session.chdir(fresh):  # so that nothing is imported from here
-            session.run(f"{fresh}/venv/bin/resilient-bridge", "demo", "--duration", "2", external=True)
+            session.run(
+                f"{fresh}/venv/bin/resilient-bridge", "demo", "--duration", "2", external=True
+            )
         session.run(
-            "cyclonedx-py", "environment", "--output-reproducible", "-o", "dist/sbom.cdx.json", python
+            "cyclonedx-py",
+            "environment",
+            "--output-reproducible",
+            "-o",
+            "dist/sbom.cdx.json",
+            python,
         )
     Path("dist/release-notes.md").write_text(
         session.run("python", "-m", "website.release_notes", silent=True)
@@ -386,7 +451,9 @@ def frameworks(session: nox.Session) -> None:
     tools = ("pytest>=9", "pytest-timeout", "pytest-xdist", "anyio", "sybil", "certifi")
     session.install("-q", "-e", ".", *FRAMEWORKS, *tools)
     session.run("python", "-m", "pytest", "-q", "-n", "0", "tests/frameworks.py")
-    installed = session.run("uv", "pip", "list", "-q", "--python", f"{session.bin}/python", silent=True)
+    installed = session.run(
+        "uv", "pip", "list", "-q", "--python", f"{session.bin}/python", silent=True
+    )
     session.log(", ".join(line for line in installed.splitlines() if line.split()[0] in FRAMEWORKS))
 
 
@@ -409,7 +476,18 @@ def mcp_sample(session: nox.Session) -> None:
     """What CI runs of `mcp`: the ten acceptance scenarios with fewer calls, and the conformance suite; installed outside the repository, 390 MB."""
     session.run("python", "-m", "tests.adapters.sidecar.servers", "all")
     session.run(
-        *("python", "-m", "pytest", "-q", "-n", "4", "--dist", "worksteal", "-m", "server and not campaign"),
+        *(
+            "python",
+            "-m",
+            "pytest",
+            "-q",
+            "-n",
+            "4",
+            "--dist",
+            "worksteal",
+            "-m",
+            "server and not campaign",
+        ),
         *("tests/adapters/sidecar", *session.posargs),
         env={"RESILIENT_BRIDGE_REQUIRE_SERVERS": "1"},
     )
@@ -504,7 +582,11 @@ LOWEST_REAL = [
         "tests/adapters/test_http_losses.py",
         "tests/adapters/test_wrap_any.py",
     ),
-    *("tests/stores/test_store_port.py", "tests/stores/test_redis_state.py", "tests/testing/test_server.py"),
+    *(
+        "tests/stores/test_store_port.py",
+        "tests/stores/test_redis_state.py",
+        "tests/testing/test_server.py",
+    ),
 ]
 
 
@@ -559,7 +641,9 @@ def neighbours(session: nox.Session, beside: list[str]) -> None:
     for name in beside:
         asked = Path(session.create_tmp()) / "asked.in"
         asked.write_text(f"resilient-bridge @ {Path.cwd().as_uri()}\n{name}\n")
-        session.run("uv", "pip", "compile", "-q", "--no-header", "--python", python, str(asked), silent=True)
+        session.run(
+            "uv", "pip", "compile", "-q", "--no-header", "--python", python, str(asked), silent=True
+        )
     session.run("uv", "pip", "install", "-q", "--python", python, "-e", ".", *beside)
     session.run(
         *("python", "-m", "tests.neighbours", *(NEIGHBOURS[name] for name in beside)),

@@ -26,9 +26,14 @@ HANDSHAKE = {
 
 def messages(count: int) -> list[bytes]:
     """`count` messages of 100 bytes, each with an id of its own."""
-    head = '{"type":"tool_output","id":"m-%06d","timestamp":"2026-03-20T14:32:00Z","payload":{"text":"'
+    head = (
+        '{"type":"tool_output","id":"m-%06d","timestamp":"2026-03-20T14:32:00Z","payload":{"text":"'
+    )
     text = "file written session resumed"
-    return [f'{head % number}{text[: 100 - len(head % number) - 3]}"}}}}'.encode() for number in range(count)]
+    return [
+        f'{head % number}{text[: 100 - len(head % number) - 3]}"}}}}'.encode()
+        for number in range(count)
+    ]
 
 
 class Bridge(picows.WSListener):
@@ -85,17 +90,22 @@ class Bridge(picows.WSListener):
 async def echo(websocket) -> None:
     """The same echo on a websockets server: the round trip that users know."""
     async for message in websocket:
-        answer = next((text for start, text in HANDSHAKE.items() if message.startswith(start.decode())), None)
+        answer = next(
+            (text for start, text in HANDSHAKE.items() if message.startswith(start.decode())), None
+        )
         await websocket.send(answer or message.replace("_request", "_response", 1))
 
 
 async def main() -> None:
     """Serve until the standard input ends."""
-    fast = await picows.ws_create_server(lambda request: Bridge(request.path.decode()), "127.0.0.1", 0)
+    fast = await picows.ws_create_server(
+        lambda request: Bridge(request.path.decode()), "127.0.0.1", 0
+    )
     plain = await serve(echo, "127.0.0.1", 0, compression=None)
     servers = {"picows": fast, "websockets": plain}
     print(
-        json.dumps({kind: server.sockets[0].getsockname()[1] for kind, server in servers.items()}), flush=True
+        json.dumps({kind: server.sockets[0].getsockname()[1] for kind, server in servers.items()}),
+        flush=True,
     )
     await asyncio.to_thread(sys.stdin.read)
 

@@ -15,7 +15,12 @@ from resilient_bridge.bridge import BridgePolicy, Dialect, Outbox
 
 
 PAYLOAD = {"text": "file written session resumed"}
-EVENT = {"type": "tool_output", "id": "m-000001", "timestamp": "2026-03-20T14:32:00Z", "payload": PAYLOAD}
+EVENT = {
+    "type": "tool_output",
+    "id": "m-000001",
+    "timestamp": "2026-03-20T14:32:00Z",
+    "payload": PAYLOAD,
+}
 encode = json.JSONEncoder(separators=(",", ":")).encode
 
 

@@ -50,7 +50,9 @@ class Orders:
 
     async def attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        with contextlib.suppress(
+            asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError
+        ):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 order = head.split(b" ", 2)[1]
@@ -87,7 +89,9 @@ async def second_effects(library: str, orders: int) -> dict[str, int]:
 # ---- 50 cuts --------------------------------------------------------------------------------------------------------
 PACE = 0.01  # seconds between two messages, each way
 QUICK = BridgePolicy(  # cuts come many times faster than the caps on reconnections allow
-    reconnect=Reconnect(backoff=rb.Backoff.constant(0.02), connect_burst=999, connects_per_minute=999)
+    reconnect=Reconnect(
+        backoff=rb.Backoff.constant(0.02), connect_burst=999, connects_per_minute=999
+    )
 )
 
 
@@ -245,5 +249,7 @@ async def cuts(number: int) -> dict[str, dict[str, int]]:
 
 async def handshakes(clients: int) -> dict[str, dict[str, int]]:
     """Return what belongs to the row of Retry-After, for our link and for websockets' loop."""
-    ours, theirs = await asyncio.gather(early_returns(OURS, clients), early_returns("websockets", clients))
+    ours, theirs = await asyncio.gather(
+        early_returns(OURS, clients), early_returns("websockets", clients)
+    )
     return {f"{OURS}, a handshake": ours, "websockets": theirs}

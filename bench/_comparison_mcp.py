@@ -74,7 +74,9 @@ def lost_behind(relay: Relay, folder: Path, calls: int, outage: float) -> dict[s
             for future in futures:
                 with suppress(TimeoutError, OSError):
                     answers.append(future.result(max(0.0, end - time.monotonic())))
-            good = sum("result" in answer and not answer["result"].get("isError") for answer in answers)
+            good = sum(
+                "result" in answer and not answer["result"].get("isError") for answer in answers
+            )
             ran = upstream.count("effects", "order")
         finally:
             end_tree(client.process.pid, client.close)
@@ -88,10 +90,15 @@ def outage(calls: int, seconds: float, *, only_ours: bool) -> dict[str, dict[str
         return {}
     names = NAMES[:1] if only_ours else NAMES
     relays = [
-        relay for relay in RELAYS if relay.name in names and (relay.front, relay.back) == ("stdio", "HTTP")
+        relay
+        for relay in RELAYS
+        if relay.name in names and (relay.front, relay.back) == ("stdio", "HTTP")
     ]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(relays)) as threads:
         rows = threads.map(
-            lambda relay: lost_behind(relay, Path(folder) / str(RELAYS.index(relay)), calls, seconds), relays
+            lambda relay: lost_behind(
+                relay, Path(folder) / str(RELAYS.index(relay)), calls, seconds
+            ),
+            relays,
         )
         return dict(zip([relay.name for relay in relays], rows, strict=True))

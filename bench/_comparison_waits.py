@@ -112,10 +112,14 @@ async def first_waits(trials: int) -> dict[str, float]:
         for name, protect in DEFAULTS.items()
     }
     wrapped = TRANSPORTS["httpx-retries"]
-    found["httpx-retries"] = statistics.median([await first_wait_under_httpx(wrapped) for _ in range(trials)])
+    found["httpx-retries"] = statistics.median(
+        [await first_wait_under_httpx(wrapped) for _ in range(trials)]
+    )
     found["websockets"] = statistics.median(next(websockets_backoff()) for _ in range(trials))
     link, rng = rb.bridge.Reconnect().backoff, random.Random(1)
-    found[f"{OURS}, a connection"] = statistics.median(link.next(1, None, rng) for _ in range(trials))
+    found[f"{OURS}, a connection"] = statistics.median(
+        link.next(1, None, rng) for _ in range(trials)
+    )
     return found
 
 
@@ -130,7 +134,9 @@ async def asked_to_wait(library: str, seconds: int = 7) -> float:
         return httpx.Response(200)
 
     inner = httpx.MockTransport(answer)
-    async with httpx.AsyncClient(transport=TRANSPORTS.get(library, lambda inner: inner)(inner)) as client:
+    async with httpx.AsyncClient(
+        transport=TRANSPORTS.get(library, lambda inner: inner)(inner)
+    ) as client:
 
         async def call() -> None:
             (await client.get(URL)).raise_for_status()
@@ -180,7 +186,12 @@ async def shared_quota(library: str, agents: int = 16, calls: int = 20) -> dict[
                     await asyncio.sleep(5)
 
         await asyncio.gather(*(agent() for _ in range(agents)))
-    return {"lost": lost, "of": agents * calls, "refused": quota.refused, "seconds": Clock.now - began}
+    return {
+        "lost": lost,
+        "of": agents * calls,
+        "refused": quota.refused,
+        "seconds": Clock.now - began,
+    }
 
 
 async def waits(trials: int) -> dict[str, dict[str, float]]:

@@ -24,7 +24,9 @@ from _processes import processes, tree_of
 
 HERE = Path(__file__).parent
 HOME = Path(
-    os.environ.get("RESILIENT_BRIDGE_MCP_RELAYS", Path.home() / ".cache/resilient-bridge-mcp/relays")
+    os.environ.get(
+        "RESILIENT_BRIDGE_MCP_RELAYS", Path.home() / ".cache/resilient-bridge-mcp/relays"
+    )
 ).absolute()
 NPM = {"mcp-remote": "0.15.1", "supergateway": "4.0.0", "mcp-proxy": "6.7.19"}
 PYPI = {"mcp-proxy": "0.13.0", "fastmcp": "3.4.11", "mcp-snoop": "0.1.0"}
@@ -54,7 +56,9 @@ def install_python(*chosen: str) -> None:
     if not _has(HOME / "python", names):
         if not PYTHON.exists():
             venv.create(HOME / "python", with_pip=True)
-        subprocess.run([PYTHON, "-m", "pip", "install", "-q", *names], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [PYTHON, "-m", "pip", "install", "-q", *names], check=True, stderr=subprocess.DEVNULL
+        )
         _note(HOME / "python", names)
 
 
@@ -80,9 +84,13 @@ def versions() -> str:
         f"{name} {json.loads((HOME / 'node/node_modules' / name / 'package.json').read_text())['version']} (npm)"
         for name in NPM
     ]
-    code = f"from importlib.metadata import version\nfor n in {[*PYPI, 'mcp']!r}: print(n, version(n))"
+    code = (
+        f"from importlib.metadata import version\nfor n in {[*PYPI, 'mcp']!r}: print(n, version(n))"
+    )
     found = subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True).stdout
-    nodes = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    nodes = subprocess.run(
+        ["node", "--version"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     python = [f"{line} (PyPI)" for line in found.splitlines()]
     return ", ".join([*node, *python, f"node {nodes}", f"Python {sys.version.split()[0]}"])
 
@@ -118,7 +126,9 @@ class Relay:
     name: str
     front: str  # "stdio" or "HTTP": what a client speaks
     back: str  # the same: what the server speaks
-    command: object  # a function of the server's command or URL, and of a port for a front over HTTP
+    command: (
+        object  # a function of the server's command or URL, and of a port for a front over HTTP
+    )
 
     @property
     def is_foreign(self) -> bool:
@@ -157,7 +167,14 @@ def _pypi_proxy(url, _port):
 
 
 def _pypi_proxy_http(server, port):
-    return [str(PYTHON.with_name("mcp-proxy")), "--pass-environment", "--port", str(port), "--", *server]
+    return [
+        str(PYTHON.with_name("mcp-proxy")),
+        "--pass-environment",
+        "--port",
+        str(port),
+        "--",
+        *server,
+    ]
 
 
 def _snoop(server, _port):
@@ -166,8 +183,15 @@ def _snoop(server, _port):
 
 
 RELAYS = [
-    Relay("resilient-bridge", "stdio", "stdio", lambda server, _: [*OURS, "--quiet", "--", *server]),
-    Relay("FastMCP proxy", "stdio", "stdio", lambda server, _: [str(PYTHON), "-c", FASTMCP_CHILD, *server]),
+    Relay(
+        "resilient-bridge", "stdio", "stdio", lambda server, _: [*OURS, "--quiet", "--", *server]
+    ),
+    Relay(
+        "FastMCP proxy",
+        "stdio",
+        "stdio",
+        lambda server, _: [str(PYTHON), "-c", FASTMCP_CHILD, *server],
+    ),
     Relay("mcp-snoop", "stdio", "stdio", _snoop),
     Relay("resilient-bridge", "stdio", "HTTP", lambda url, _: [*OURS, "--quiet", url]),
     Relay("mcp-remote", "stdio", "HTTP", _remote),
@@ -183,7 +207,15 @@ RELAYS = [
         "resilient-bridge",
         "HTTP",
         "stdio",
-        lambda server, port: [*OURS, "--quiet", "--http", f"127.0.0.1:{port}", "--no-token", "--", *server],
+        lambda server, port: [
+            *OURS,
+            "--quiet",
+            "--http",
+            f"127.0.0.1:{port}",
+            "--no-token",
+            "--",
+            *server,
+        ],
     ),
     Relay("supergateway", "HTTP", "stdio", _gateway_http),
     Relay("mcp-proxy (npm)", "HTTP", "stdio", _npm_proxy),

@@ -26,7 +26,11 @@ ASKED = PARSER.parse_args()
 LOCK = threading.Lock()
 SESSIONS: set[str] = set()
 TOOLS = [
-    {"name": name, "description": name, "inputSchema": {"type": "object", "additionalProperties": True}}
+    {
+        "name": name,
+        "description": name,
+        "inputSchema": {"type": "object", "additionalProperties": True},
+    }
     for name in (ASKED.folder / "names").read_text().split()
 ]
 CAPABILITIES = {"tools": {"listChanged": True}, "logging": {}}
@@ -110,7 +114,11 @@ class Handler(BaseHTTPRequestHandler):
             session = uuid4().hex
             SESSIONS.add(session)
         if session not in SESSIONS:
-            gone = {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": "Session not found"}}
+            gone = {
+                "jsonrpc": "2.0",
+                "id": None,
+                "error": {"code": -32001, "message": "Session not found"},
+            }
             self._send(404, json.dumps(gone).encode())
             return
         try:

@@ -63,7 +63,9 @@ def per_call(function):
         began = time.perf_counter_ns()
         for number in range(calls):
             await function(number)
-        await asyncio.sleep(0)  # the loop drops timers that were called off: that belongs to the price
+        await asyncio.sleep(
+            0
+        )  # the loop drops timers that were called off: that belongs to the price
         spent = (time.perf_counter_ns() - began) / calls
         calls = _next_batch(calls, spent)
         return spent
@@ -140,16 +142,25 @@ def holds(value: float, goal: float) -> str:
     return "holds" if value <= goal else f"missed by {value / goal - 1:.0%}"
 
 
-def table(title: str, head: list[str], rows: list[list], packages: tuple[str, ...] = _LINKS) -> None:
+def table(
+    title: str, head: list[str], rows: list[list], packages: tuple[str, ...] = _LINKS
+) -> None:
     """Print one Markdown table under the versions it was measured with."""
     print(f"\n### {title}\n\n{_versions('resilient-bridge', *packages)}\n")
     texts = [
         head,
-        *([f"{cell:,.2f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows),
+        *(
+            [f"{cell:,.2f}" if isinstance(cell, float) else str(cell) for cell in row]
+            for row in rows
+        ),
     ]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for number, row in enumerate(texts):
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |")
+        print(
+            "| "
+            + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            + " |"
+        )
         if number == 0:
             print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
 

@@ -28,7 +28,11 @@ def tree_of(pid: int) -> list[int]:
     parents = processes()
     found, at = [pid], 0
     while at < len(found):
-        found += [child for child, (parent, state) in parents.items() if parent == found[at] and state != "Z"]
+        found += [
+            child
+            for child, (parent, state) in parents.items()
+            if parent == found[at] and state != "Z"
+        ]
         at += 1
     return found[1:]
 

@@ -80,7 +80,9 @@ class Library(NamedTuple):
     wait: Callable[[int], float] | None = None  # (attempt) of its exponential schedule
     history: Callable[[Any], int] = lambda _: 0
     is_async_only: bool = False
-    on_async: Callable[[int, float], Any] | None = None  # the circuit's decorator, on an `async def`
+    on_async: Callable[[int, float], Any] | None = (
+        None  # the circuit's decorator, on an `async def`
+    )
 
     @property
     def retry_sync(self):
@@ -122,14 +124,18 @@ def _tenacity() -> Library:
         "tenacity",
         retry,
         lambda attempts: retry(attempts, on=httpx.HTTPError),
-        deadline=lambda seconds: tenacity.retry(stop=tenacity.stop_after_delay(seconds), reraise=True),
+        deadline=lambda seconds: tenacity.retry(
+            stop=tenacity.stop_after_delay(seconds), reraise=True
+        ),
         wait=waited,
     )
 
 
 def _stamina() -> Library:
     def retry(attempts, seconds=0, on=ConnectionError):
-        return stamina.retry(on=on, attempts=attempts, wait_initial=seconds, wait_max=seconds, wait_jitter=0)
+        return stamina.retry(
+            on=on, attempts=attempts, wait_initial=seconds, wait_max=seconds, wait_jitter=0
+        )
 
     return Library(
         "stamina",
@@ -141,7 +147,9 @@ def _stamina() -> Library:
 
 def _backoff() -> Library:
     def retry(attempts, seconds=0, on=ConnectionError):
-        return backoff.on_exception(backoff.constant, on, interval=seconds, jitter=None, max_tries=attempts)
+        return backoff.on_exception(
+            backoff.constant, on, interval=seconds, jitter=None, max_tries=attempts
+        )
 
     def waited(attempt: int) -> float:
         return next(islice(backoff.expo(max_value=60), attempt, None))
@@ -150,14 +158,18 @@ def _backoff() -> Library:
         "backoff",
         retry,
         lambda attempts: retry(attempts, on=httpx.HTTPError),
-        deadline=lambda seconds: backoff.on_exception(backoff.expo, ConnectionError, max_time=seconds),
+        deadline=lambda seconds: backoff.on_exception(
+            backoff.expo, ConnectionError, max_time=seconds
+        ),
         wait=waited,
     )
 
 
 def _hyx() -> Library:
     def retry(attempts, seconds=0, on=ConnectionError):
-        return hyx.retry.retry(on=on, attempts=attempts - 1, backoff=seconds)  # it does not count the first
+        return hyx.retry.retry(
+            on=on, attempts=attempts - 1, backoff=seconds
+        )  # it does not count the first
 
     return Library(
         "hyx",
@@ -166,7 +178,9 @@ def _hyx() -> Library:
         ASYNC_CIRCUITS["hyx"],
         lambda seconds: hyx.timeout.timeout(seconds),
         lambda attempt: next(
-            islice(iter(hyx.retry.backoffs.expo(min_delay_secs=1, max_delay_secs=60)), attempt, None)
+            islice(
+                iter(hyx.retry.backoffs.expo(min_delay_secs=1, max_delay_secs=60)), attempt, None
+            )
         ),
         is_async_only=True,
     )
@@ -174,7 +188,9 @@ def _hyx() -> Library:
 
 def _class_of(error: BaseException) -> redress.ErrorClass:
     return (
-        redress.ErrorClass.TRANSIENT if isinstance(error, ConnectionError) else redress.ErrorClass.PERMANENT
+        redress.ErrorClass.TRANSIENT
+        if isinstance(error, ConnectionError)
+        else redress.ErrorClass.PERMANENT
     )
 
 
@@ -234,5 +250,7 @@ _FOUND = (
 )
 LIBRARIES = (
     *(library._replace(on_async=library.circuit) for library in _FOUND),
-    Library("pybreaker", on_async=_pybreaker),  # its other traps need an async call of its own, and tornado
+    Library(
+        "pybreaker", on_async=_pybreaker
+    ),  # its other traps need an async call of its own, and tornado
 )

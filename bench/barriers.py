@@ -59,7 +59,12 @@ async def main() -> None:
         verdict = [1.0, holds(per, 1.0)] if name == barriers else ["", ""]
         cost = [samples.low(name), samples.ratio(name, barriers), samples.paired(name, barriers)]
         rows.append([name, *cost, per, *verdict])
-    head = ["send, 100 B", "CPU us a message, min", "x barriers, min/min", "x barriers, paired median"]
+    head = [
+        "send, 100 B",
+        "CPU us a message, min",
+        "x barriers, min/min",
+        "x barriers, paired median",
+    ]
     table(
         f"P12: {rounds} rounds of {COUNT:,} messages",
         [*head, "pings per 64 entries, worst round", "goal <=", "P12"],

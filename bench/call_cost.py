@@ -72,7 +72,9 @@ KINDS = {
 
 def ours_of(protect, make, name="ours"):
     """Return a case of ours for each kind of result: `make(result)` is the function, `protect` the policy."""
-    return {f"{name}{kind}": protect()(make(result), idempotent=True) for kind, result in KINDS.items()}
+    return {
+        f"{name}{kind}": protect()(make(result), idempotent=True) for kind, result in KINDS.items()
+    }
 
 
 def each(name):
@@ -208,9 +210,9 @@ async def rejected() -> Part:
         BOUND: _bounds.guarded(down, attempts=1, limit=2, open_for=FOREVER),
         "ours": rb.Policy(our_retry(attempts=1), our_breaker(2, FOREVER))(down, idempotent=True),
         "ours, circuit alone": rb.Policy(our_breaker(2, FOREVER))(down, idempotent=True),
-        "ours, inside a Deadline": rb.Policy(rb.Deadline(60), our_retry(attempts=1), our_breaker(2, FOREVER))(
-            down, idempotent=True
-        ),
+        "ours, inside a Deadline": rb.Policy(
+            rb.Deadline(60), our_retry(attempts=1), our_breaker(2, FOREVER)
+        )(down, idempotent=True),
         "nothing but raise": bare,
         **{name: make(2, FOREVER)(down) for name, make in ASYNC_CIRCUITS.items()},
     }
@@ -256,7 +258,14 @@ def rows_of(part: Part, samples: Samples) -> list[list]:
         shown = f"**{name}**" if name in part.ours else name
         verdict = [part.goal, holds(ratio, part.goal)] if name in part.ours else ["", ""]
         rows.append(
-            [part.title, shown, samples.low(full_name), ratio, samples.paired(full_name, base), *verdict]
+            [
+                part.title,
+                shown,
+                samples.low(full_name),
+                ratio,
+                samples.paired(full_name, base),
+                *verdict,
+            ]
         )
     return rows
 

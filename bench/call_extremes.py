@@ -100,7 +100,10 @@ PROTECTED = {  # name -> decorator, goal in bytes
     "ours, retry + circuit, a policy each": (lambda f: ours_guarded()(f, idempotent=True), None),
     "ours, all, one policy": (lambda f: SHARED(f, idempotent=True), 2_400),
     "ours, retry + circuit, one policy": (lambda f: SHARED_GUARDED(f, idempotent=True), None),
-    "ours, circuit alone, a policy each": (lambda f: rb.Policy(our_breaker())(f, idempotent=True), None),
+    "ours, circuit alone, a policy each": (
+        lambda f: rb.Policy(our_breaker())(f, idempotent=True),
+        None,
+    ),
     "ours, all, one policy, one circuit": (lambda f: ONE_CIRCUIT(f, idempotent=True), None),
     BOUND: (_bounds.full, None),
     "lower bound, retry + circuit": (_bounds.guarded, None),
@@ -148,7 +151,13 @@ async def main() -> None:
         verdict = ["", ""] if goal is None else [goal, holds(called, goal)]
         rows.append([name, round(decorated), round(called), *verdict])
     rows.sort(key=lambda row: row[2])
-    head = [f"one of {FUNCTIONS:,} functions", "bytes, decorated", "bytes, after a call", "goal <=", "P7"]
+    head = [
+        f"one of {FUNCTIONS:,} functions",
+        "bytes, decorated",
+        "bytes, after a call",
+        "goal <=",
+        "P7",
+    ]
     table("P7", head, rows, PACKAGES)
 
 

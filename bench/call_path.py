@@ -83,8 +83,12 @@ def main() -> None:
         changes = 1 + sum(before != after for before, after in pairwise(entered))
         modules = Counter(entered)
         goal = "" if most_calls is None else f" (goal: {most_calls} calls, {most_modules} modules)"
-        print(f"{name}: {len(entered)} calls in {len(modules)} modules, {changes} changes of module{goal}")
-        is_held &= most_calls is None or (len(entered) <= most_calls and len(modules) <= most_modules)
+        print(
+            f"{name}: {len(entered)} calls in {len(modules)} modules, {changes} changes of module{goal}"
+        )
+        is_held &= most_calls is None or (
+            len(entered) <= most_calls and len(modules) <= most_modules
+        )
     sys.exit(not is_held)
 
 

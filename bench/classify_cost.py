@@ -20,21 +20,25 @@ from resilient_bridge.classification import classify, rule_for, texts
 
 
 UNKNOWN = "the worker said something nobody has a rule for, and said it in about ninety characters of text"
-KNOWN = (
-    "write of 3 files failed, and the last of them said: operation incomplete, commit of sess-abc1 is missing"
-)
+KNOWN = "write of 3 files failed, and the last of them said: operation incomplete, commit of sess-abc1 is missing"
 REQUEST = httpx.Request("GET", "http://127.0.0.1/")
 TIMED_OUT = httpx.ReadTimeout("x", request=REQUEST)
 ERRORS = {
     "httpx.ReadTimeout": TIMED_OUT,
-    "httpx 503": httpx.HTTPStatusError("x", request=REQUEST, response=httpx.Response(503, request=REQUEST)),
+    "httpx 503": httpx.HTTPStatusError(
+        "x", request=REQUEST, response=httpx.Response(503, request=REQUEST)
+    ),
     "ConnectionRefusedError": ConnectionRefusedError(111, "x"),
     "LookupError, unknown": LookupError("x"),
     "RuntimeError, unknown text": RuntimeError(UNKNOWN),
     "RuntimeError, known text": RuntimeError(KNOWN),
 }
 # The rules of the text fallback, as substrings: one that has a number in it by its words.
-WORDS = (*texts._PHRASES, *texts._SYMBOLS, *(word.split("[")[0].split("(")[0] for word in texts._NUMBERED))  # noqa: SLF001 -- the very rules
+WORDS = (
+    *texts._PHRASES,  # noqa: SLF001 -- the very rules
+    *texts._SYMBOLS,  # noqa: SLF001
+    *(word.split("[")[0].split("(")[0] for word in texts._NUMBERED),  # noqa: SLF001
+)
 ALL_ERRORS = (httpx.TimeoutException, httpx.NetworkError, OSError)
 HUNDRED = tuple(type(f"Error{number}", (Exception,), {}) for number in range(100))
 
@@ -77,7 +81,10 @@ def tenacity_state(error: Exception) -> tenacity.RetryCallState:
 
 
 FLOOR, BY_CLASS = "dict.get(type(error))", "rule_for(error)"
-CHAIN, BY_TEXT = f"`in`, {len(WORDS)} rules one after another, none fits", "text_finding(text), none fits"
+CHAIN, BY_TEXT = (
+    f"`in`, {len(WORDS)} rules one after another, none fits",
+    "text_finding(text), none fits",
+)
 REGISTERED = "with 100 registered"
 PREDICATE = "tenacity retry_if_exception_type, 3 classes"
 

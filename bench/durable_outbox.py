@@ -126,7 +126,9 @@ async def crowd(directory: Path) -> float:
 
 async def sends(directory: Path) -> float:
     """Seconds a message through a client that is not connected, so that nothing else runs."""
-    policy = rb.presets.default.evolve(outbox=rb.bridge.Outbox(max_messages=COUNT + 1, max_bytes=2**30))
+    policy = rb.presets.default.evolve(
+        outbox=rb.bridge.Outbox(max_messages=COUNT + 1, max_bytes=2**30)
+    )
     client = rb.BridgeClient("ws://127.0.0.1:1/", store=directory / "ours.db", policy=policy)
     async with client:
         began = time.perf_counter()
@@ -185,7 +187,9 @@ async def main() -> None:
         "lag p99, process": partial(lag, durability="process"),
         "lag p99, machine": partial(lag, durability="machine"),
     }
-    samples = await interleave({name: partial(apart, case) for name, case in cases.items()}, rounds_asked(7))
+    samples = await interleave(
+        {name: partial(apart, case) for name, case in cases.items()}, rounds_asked(7)
+    )
     normal, full = "SQLite by hand, NORMAL", "SQLite by hand, FULL"
     goals = {
         "put, process": (normal, 0.70),
@@ -198,8 +202,12 @@ async def main() -> None:
             continue
         base, goal = goals.get(name, (full if name == full else normal, None))
         times = 1 / samples.ratio(name, base)
-        verdict = ["", ""] if goal is None else [f">= {goal:g}", "holds" if times >= goal else "MISSED"]
-        rows.append([name, samples.low(name) * 1e6, times, 1 / samples.paired(name, base), *verdict])
+        verdict = (
+            ["", ""] if goal is None else [f">= {goal:g}", "holds" if times >= goal else "MISSED"]
+        )
+        rows.append(
+            [name, samples.low(name) * 1e6, times, 1 / samples.paired(name, base), *verdict]
+        )
     table(
         "A message on disk before it moves (P15)",
         ["case", "us a message", "x base", "paired", "goal", ""],

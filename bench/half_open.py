@@ -100,7 +100,13 @@ async def main() -> None:
         ]
         verdict = ["1", "holds" if counts == [1, 1] else "missed"] if is_ours else ["", ""]
         rows.append([name, *map(str, counts), *verdict])
-    head = ["circuit", f"of {CALLERS} tasks reach the server", f"of {CALLERS} threads", "goal", "P5"]
+    head = [
+        "circuit",
+        f"of {CALLERS} tasks reach the server",
+        f"of {CALLERS} threads",
+        "goal",
+        "P5",
+    ]
     table("P5: probes of a half-open circuit", head, rows, PACKAGES)
 
 

@@ -77,7 +77,9 @@ def transports(inner) -> dict:
     return {
         BARE: inner(),
         TENACITY: TenacityTransport(inner()),
-        THEIRS: RetryTransport(transport=inner(), retry=Retry(total=3, backoff_factor=0, backoff_jitter=0)),
+        THEIRS: RetryTransport(
+            transport=inner(), retry=Retry(total=3, backoff_factor=0, backoff_jitter=0)
+        ),
         OURS: rb.HTTPTransport(POLICY, inner()),
     }
 
@@ -144,7 +146,10 @@ async def streamed(client: httpx.AsyncClient, url: str) -> float:
 def server():
     """A small HTTP server in a process of its own: /ok, /flaky (503 with JSON, then 200), /large; yields its base URL."""
     process = subprocess.Popen(
-        [sys.executable, Path(__file__), "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, Path(__file__), "--serve"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         yield f"http://127.0.0.1:{json.loads(process.stdout.readline())}"
@@ -168,10 +173,15 @@ async def serve() -> None:
                 if path == b"/flaky":
                     is_due = not is_due
                 is_down = is_due and path == b"/flaky"
-                status, body = b"503 No" if is_down else b"200 OK", large if path == b"/large" else b"ok"
+                status, body = (
+                    b"503 No" if is_down else b"200 OK",
+                    large if path == b"/large" else b"ok",
+                )
                 kind = b"application/json" if is_down else b"text/plain"
                 response = status, kind, len(body), body
-                writer.write(b"HTTP/1.1 %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n%b" % response)
+                writer.write(
+                    b"HTTP/1.1 %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n%b" % response
+                )
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
@@ -242,7 +252,11 @@ async def main() -> None:
     with server() as base:
         async with AsyncExitStack() as stack:
             parts = {**mocked(), **await real(base, stack)}
-            cases = {f"{title}: {name}": case for title, part in parts.items() for name, case in part.items()}
+            cases = {
+                f"{title}: {name}": case
+                for title, part in parts.items()
+                for name, case in part.items()
+            }
             samples = await interleave(cases, rounds)
     rows = [row for title, part in parts.items() for row in rows_of(title, part, samples)]
     head = [

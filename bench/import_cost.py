@@ -45,7 +45,8 @@ loaded: dict[str, list[str]] = {}
 async def fresh(name: str, statement: str) -> float:
     """Milliseconds in an interpreter of its own."""
     code = CODE.format(root=ROOT, statement=statement, unwanted=set(UNWANTED))
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)  # noqa: ASYNC221
+    command = [sys.executable, "-I", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: ASYNC221
     spent, *loaded[name] = done.stdout.split()
     return float(spent)
 
@@ -53,7 +54,9 @@ async def fresh(name: str, statement: str) -> float:
 async def main() -> None:
     """Measure, then print."""
     rounds = rounds_asked(21)
-    samples = await interleave({name: partial(fresh, name, text) for name, text in CASES.items()}, rounds)
+    samples = await interleave(
+        {name: partial(fresh, name, text) for name, text in CASES.items()}, rounds
+    )
     base, constructed = list(CASES)[:2]
     rows = []
     for name in CASES:

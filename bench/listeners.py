@@ -40,7 +40,11 @@ class Nowhere(SpanExporter):
 
 def listeners(directory: Path) -> dict:
     """What makes each listener, as a context manager."""
-    registry, meters, tracers = CollectorRegistry(), MeterProvider([InMemoryMetricReader()]), TracerProvider()
+    registry, meters, tracers = (
+        CollectorRegistry(),
+        MeterProvider([InMemoryMetricReader()]),
+        TracerProvider(),
+    )
     tracers.add_span_processor(BatchSpanProcessor(Nowhere()))
 
     @contextmanager
@@ -57,9 +61,13 @@ def listeners(directory: Path) -> dict:
         "rb.stores.SessionLog": lambda: rb.stores.SessionLog(directory / "log.jsonl"),
         "exporters.prometheus": lambda: rb.telemetry.prometheus.install(registry=registry),
         "exporters.otel, metrics, no SDK": lambda: installed({"spans": False}),
-        "exporters.otel, metrics, SDK": lambda: installed({"spans": False, "meter_provider": meters}),
+        "exporters.otel, metrics, SDK": lambda: installed(
+            {"spans": False, "meter_provider": meters}
+        ),
         "exporters.otel, spans, no SDK": lambda: installed({"metrics": False}),
-        "exporters.otel, spans, SDK": lambda: installed({"metrics": False, "tracer_provider": tracers}),
+        "exporters.otel, spans, SDK": lambda: installed(
+            {"metrics": False, "tracer_provider": tracers}
+        ),
     }
 
 
@@ -93,7 +101,9 @@ async def main() -> None:
     for name in sorted(cases, key=samples.low):
         ratio = samples.ratio(name, BOUND)
         goal = [2.0, holds(ratio, 2.0)] if name == NO_LISTENER else ["", ""]
-        rows.append([name, samples.low(name), samples.low(name) - samples.low(NO_LISTENER), ratio, *goal])
+        rows.append(
+            [name, samples.low(name), samples.low(name) - samples.low(NO_LISTENER), ratio, *goal]
+        )
     head = ["listener", "ns a call, min", "more than nobody, ns", "x bound", "goal <=", ""]
     table(
         f"What a listener costs: {rounds} rounds",

@@ -34,7 +34,11 @@ from _processes import resident
 
 WARM, CALLS, ABREAST, LARGE = 20, 300, 50, 20_000_000
 MOST_CALLS, RESTARTS = 10_000, 200
-OPENED = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}
+OPENED = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "raw", "version": "0"},
+}
 SHAPES = {
     ("stdio", "stdio"): ["resilient-bridge", "FastMCP proxy", "mcp-snoop"],
     ("stdio", "HTTP"): ["resilient-bridge", "mcp-remote", "supergateway", "mcp-proxy (PyPI)"],
@@ -100,7 +104,10 @@ class Http:
 
     def __init__(self, url):
         self._url = urlsplit(url)
-        self._headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        self._headers = {
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+        }
         self._work, self._done = queue.SimpleQueue(), queue.SimpleQueue()
         self._own = self._connect()
         for _ in range(ABREAST):
@@ -152,7 +159,9 @@ class Http:
             raise ConnectionError(f"HTTP {response.status}: {body[:100]!r}")
         if not body or len(body) > 1_000_000:
             return {"result": {"content": []}}, len(body)
-        lines = [line[5:] for line in body.splitlines() if line.startswith(b"data:") and len(line) > 8]
+        lines = [
+            line[5:] for line in body.splitlines() if line.startswith(b"data:") and len(line) > 8
+        ]
         return json.loads(lines[-1] if lines else body), len(body)
 
 
@@ -239,9 +248,12 @@ def measure_rounds(rounds, folder):
             for name in order:
                 began = time.perf_counter()
                 for key, value in _turn_of(shape, name, folder).items():
-                    found.setdefault(shape, {}).setdefault(name, {}).setdefault(key, []).append(value)
+                    found.setdefault(shape, {}).setdefault(name, {}).setdefault(key, []).append(
+                        value
+                    )
                 print(
-                    f"  round {number + 1}, {name}, {shape}: {time.perf_counter() - began:.1f} s", flush=True
+                    f"  round {number + 1}, {name}, {shape}: {time.perf_counter() - began:.1f} s",
+                    flush=True,
                 )
     return found
 
@@ -251,7 +263,9 @@ def _turn_of(shape, name, folder):
     try:
         if name == "direct":
             return turn(upstream.target)
-        relay = next(each for each in RELAYS if (each.front, each.back, each.name) == (*shape, name))
+        relay = next(
+            each for each in RELAYS if (each.front, each.back, each.name) == (*shape, name)
+        )
         if relay.front == "stdio":
             return turn(relay.command(upstream.target, None))
         began = time.perf_counter()
@@ -272,7 +286,10 @@ def shown(shape, found):
             if math.isnan(low):
                 row.append("fails")
                 continue
-            if name == "direct" or (key, shape[1]) == ("start", "HTTP"):  # a server at a URL runs already
+            if name == "direct" or (key, shape[1]) == (
+                "start",
+                "HTTP",
+            ):  # a server at a URL runs already
                 row.append(f"{low:,.2f}")
                 continue
             quotients = [a / b for a, b in zip(found[name][key], found["direct"][key], strict=True)]
@@ -313,7 +330,9 @@ def _judged(value, goal):
 
 def memory(front, back, name, folder, scale):
     """Resident megabytes after a tenth of the calls and at the end, and the same for restarts; how many calls failed after one."""
-    relay = next(each for each in RELAYS if (each.front, each.back, each.name) == (front, back, name))
+    relay = next(
+        each for each in RELAYS if (each.front, each.back, each.name) == (front, back, name)
+    )
     upstream = Upstream(folder / f"memory-{name}-{back}", port=None if back == "stdio" else 0)
     sizes, failed = [], 0
     try:

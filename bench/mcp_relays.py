@@ -74,7 +74,11 @@ class Session:
             text = f"{found[0]}; then works"
         if isinstance(self._target, str) and found[1] != "answered":
             with suppress(Exception), session(self._target) as other:
-                text += "; a new session works" if other.call(name) == "answered" else "; a new session too"
+                text += (
+                    "; a new session works"
+                    if other.call(name) == "answered"
+                    else "; a new session too"
+                )
         return text
 
     def close(self):
@@ -136,7 +140,11 @@ def crash_before(relay, folder):
         answer, seconds = client.call(), time.monotonic() - began
         timer.join()
         ran = upstream.count("effects", "order") - before
-        return [f"{answer} ({seconds:.1f} s)" if seconds < LONGEST else answer, ran, client.afterwards()]
+        return [
+            f"{answer} ({seconds:.1f} s)" if seconds < LONGEST else answer,
+            ran,
+            client.afterwards(),
+        ]
 
 
 def crash_after(relay, folder):
@@ -150,7 +158,11 @@ def crash_after(relay, folder):
         answer, seconds = client.end(call), time.monotonic() - began
         timer.join()
         ran = upstream.count("effects", "order") - 1
-        return [f"{answer} ({seconds:.1f} s)" if seconds < LONGEST else answer, ran, client.afterwards()]
+        return [
+            f"{answer} ({seconds:.1f} s)" if seconds < LONGEST else answer,
+            ran,
+            client.afterwards(),
+        ]
 
 
 def cut(relay, folder):
@@ -162,7 +174,11 @@ def cut(relay, folder):
         began = time.monotonic()
         answer, seconds = client.call(then="cut"), time.monotonic() - began
         ran = upstream.count("effects", "order") - 1
-        return [f"{answer} ({seconds:.1f} s)" if seconds < LONGEST else answer, ran, client.afterwards()]
+        return [
+            f"{answer} ({seconds:.1f} s)" if seconds < LONGEST else answer,
+            ran,
+            client.afterwards(),
+        ]
 
 
 def redeploy(relay, folder):
@@ -243,9 +259,20 @@ SCENARIOS = {
     cut: ("An event stream that is cut after the effect (2)", ["answer", "ran", "afterwards"]),
     redeploy: (
         "Redeploy with another tool (4)",
-        ["of 20 answered", "ran", "initialize", "list_changed", "tools/list", "new tool", "log level again"],
+        [
+            "of 20 answered",
+            "ran",
+            "initialize",
+            "list_changed",
+            "tools/list",
+            "new tool",
+            "log level again",
+        ],
     ),
-    features: ("Features that pass unchanged (5)", ["as sent", "but for 1.0 as 1", "changed or lost"]),
+    features: (
+        "Features that pass unchanged (5)",
+        ["as sent", "but for 1.0 as 1", "changed or lost"],
+    ),
 }
 
 
@@ -258,7 +285,9 @@ def tried(relay, scenario, folder):
     except Exception as error:  # noqa: BLE001 -- a relay may fail in any way: that is its row
         head = SCENARIOS[scenario][1]
         cells = [f"failed: {type(error).__name__} {error}"[:80], *[""] * (len(head) - 1)]
-    print(f"  {scenario.__name__} {relay.name}: {cells} {time.monotonic() - began:.1f} s", flush=True)
+    print(
+        f"  {scenario.__name__} {relay.name}: {cells} {time.monotonic() - began:.1f} s", flush=True
+    )
     return cells
 
 

@@ -53,7 +53,9 @@ class Crowd(NamedTuple):
 SMALL = Crowd(1_000, 50.0, 25.0)
 FULL = SMALL if "--small" in sys.argv[2:] else Crowd()
 CHOOSING, JUDGING = range(3), range(100, 103)
-SOON = 0.1  # seconds: a server with Retry-After accepts a client at once if its wait would be shorter
+SOON = (
+    0.1  # seconds: a server with Retry-After accepts a client at once if its wait would be shorter
+)
 HORIZON = 3_600.0
 
 
@@ -102,7 +104,9 @@ CANDIDATES = {
     "decorrelated(0.3)": rb.Backoff.decorrelated(0.3),
     "exponential(0.5)": rb.Backoff.exponential(0.5),
     "exponential(1)": rb.Backoff.exponential(1),
-    "steps(0.5, then=decorrelated(1), jitter='full')": rb.Backoff.steps(0.5, then=SPREAD, jitter="full"),
+    "steps(0.5, then=decorrelated(1), jitter='full')": rb.Backoff.steps(
+        0.5, then=SPREAD, jitter="full"
+    ),
     "steps(0.5, 1, then=decorrelated(1), jitter='full'): the default": rb.bridge.Reconnect().backoff,
     "steps(0.3, 1, then=decorrelated(1), jitter='full')": rb.Backoff.steps(
         0.3, 1, then=SPREAD, jitter="full"
@@ -115,7 +119,9 @@ CANDIDATES = {
 SCHEDULES = {
     "Reconnect()": ours(rb.bridge.Reconnect()),
     "presets.default": ours(rb.presets.default.reconnect),
-    "Backoff.exponential(1): full jitter": ours(rb.bridge.Reconnect(backoff=rb.Backoff.exponential(1))),
+    "Backoff.exponential(1): full jitter": ours(
+        rb.bridge.Reconnect(backoff=rb.Backoff.exponential(1))
+    ),
     "Backoff.exponential(1, jitter='equal')": ours(
         rb.bridge.Reconnect(backoff=rb.Backoff.exponential(1, jitter="equal"))
     ),
@@ -126,8 +132,12 @@ SCHEDULES = {
     "presets.openviber: 1, 2, 4, 8, 16": ours(rb.presets.openviber.reconnect),
     "presets.gasoline: 0, 1, 2, 4, 8, 30": ours(rb.presets.gasoline.reconnect),
     "websockets, connect() as an iterator": of_websockets,
-    "tenacity wait_exponential_jitter(max=30)": of_tenacity(tenacity.wait_exponential_jitter(max=30)),
-    "tenacity wait_random_exponential(max=30)": of_tenacity(tenacity.wait_random_exponential(max=30)),
+    "tenacity wait_exponential_jitter(max=30)": of_tenacity(
+        tenacity.wait_exponential_jitter(max=30)
+    ),
+    "tenacity wait_random_exponential(max=30)": of_tenacity(
+        tenacity.wait_random_exponential(max=30)
+    ),
     "tenacity wait_exponential(max=30), 10 attempts": of_tenacity(
         tenacity.wait_exponential(max=30), tenacity.stop_after_attempt(10)
     ),
@@ -151,7 +161,9 @@ class Server:
             return False, 0.0
         if self.says_when:
             return self._appoint(now, client)
-        self.credit = min(self.crowd.backlog, self.credit + (now - self.last) * self.crowd.per_second)
+        self.credit = min(
+            self.crowd.backlog, self.credit + (now - self.last) * self.crowd.per_second
+        )
         self.last = now
         if self.credit < 1:
             return False, 0.0
@@ -181,7 +193,9 @@ class Storm(NamedTuple):
     gave_up: float
 
 
-def storm(schedule, outage: float, seed: int, *, says_when: bool = False, crowd: Crowd = FULL) -> Storm:
+def storm(
+    schedule, outage: float, seed: int, *, says_when: bool = False, crowd: Crowd = FULL
+) -> Storm:
     """Simulate it once."""
     rng = random.Random(seed)
     server = Server(outage, crowd, says_when=says_when)
@@ -208,7 +222,9 @@ def storm(schedule, outage: float, seed: int, *, says_when: bool = False, crowd:
         if wait is None:
             gave_up += 1
             continue
-        if hint > 0 and client not in hinted:  # as `Reconnection` does: the first one replaces the schedule
+        if (
+            hint > 0 and client not in hinted
+        ):  # as `Reconnection` does: the first one replaces the schedule
             wait = 0.0
             hinted.add(client)
         heapq.heappush(events, (now + rng.uniform(0.02, 0.2) + wait + hint, client))
@@ -263,7 +279,9 @@ def found_after(
 ) -> list[float]:
     """Return the median of each restart."""
     runs = [
-        restarts(policy, every, random.Random(1_000 * seed + n)) for seed in seeds for n in range(clients)
+        restarts(policy, every, random.Random(1_000 * seed + n))
+        for seed in seeds
+        for n in range(clients)
     ]
     return [statistics.median(numbers) for numbers in zip(*runs, strict=True)]
 
@@ -275,7 +293,9 @@ def connections(
     made = []
     for seed in seeds:
         for n in range(clients):
-            client = Reconnection(policy, random.Random(1_000 * seed + n), superseded=(), can_refresh=False)
+            client = Reconnection(
+                policy, random.Random(1_000 * seed + n), superseded=(), can_refresh=False
+            )
             now, mine = 0.0, 0
             while now < seconds:
                 mine += 1
@@ -314,7 +334,9 @@ def measured(seeds: Iterable[int], crowd: Crowd = FULL) -> list[tuple[Goal, floa
     """Return each goal with what the default comes to."""
     policy = rb.presets.default.reconnect
     schedule = ours(policy)
-    found = {outage: medians(schedule, float(outage), seeds, crowd=crowd) for outage in (2, 10, 60, 600)}
+    found = {
+        outage: medians(schedule, float(outage), seeds, crowd=crowd) for outage in (2, 10, 60, 600)
+    }
     ratio = {outage: storm.most_back / crowd.perfect for outage, storm in found.items()}
     hinted = medians(schedule, 60.0, seeds, says_when=True, crowd=crowd).most_back / crowd.perfect
     values = (
@@ -343,10 +365,18 @@ def compared(seeds: Iterable[int]) -> None:
     for name, schedule in SCHEDULES.items():
         found = medians(schedule, 60.0, seeds)
         rows.append([name, found.most_back / FULL.perfect, *found])
-    head = ["99 % back, x perfect", "50 % back, s", "99 % back, s", "peak attempts/s after the return"]
+    head = [
+        "99 % back, x perfect",
+        "50 % back, s",
+        "99 % back, s",
+        "peak attempts/s after the return",
+    ]
     head += ["failed attempts each", "of them after the return", "gave up"]
     table(
-        f"One minute, medians of {len([*seeds])} seeds", ["schedule", *head], rows, ("websockets", "tenacity")
+        f"One minute, medians of {len([*seeds])} seeds",
+        ["schedule", *head],
+        rows,
+        ("websockets", "tenacity"),
     )
 
 
@@ -360,8 +390,17 @@ def candidates() -> None:
         found = [medians(ours(policy), outage, CHOOSING) for outage in (2.0, 10.0, 60.0, 600.0)]
         ratios = [storm.most_back / FULL.perfect for storm in found]
         rows.append([name, found_after(policy, 60.0, CHOOSING)[0], *ratios, found[2].failed_after])
-    head = ["schedule", "away 0.6 s: found after, s", "2 s: 99 % back, x perfect", "10 s", "60 s", "600 s"]
-    table(f"Schedules, seeds {[*CHOOSING]}", [*head, "60 s: failed each after the return"], rows, ())
+    head = [
+        "schedule",
+        "away 0.6 s: found after, s",
+        "2 s: 99 % back, x perfect",
+        "10 s",
+        "60 s",
+        "600 s",
+    ]
+    table(
+        f"Schedules, seeds {[*CHOOSING]}", [*head, "60 s: failed each after the return"], rows, ()
+    )
     rows = []
     for burst in (3, 6, 10):
         for per_minute in (4, 6, 12):
@@ -369,7 +408,13 @@ def candidates() -> None:
             sixth = [found_after(policy, every, CHOOSING)[5] for every in (2.0, 4.0, 10.0, 20.0)]
             storms = [connections(policy, seconds, CHOOSING) for seconds in (60.0, 600.0)]
             rows.append([f"{burst}, then {per_minute} a minute", *sixth, *storms])
-    head = ["cap", "sixth restart, every 2 s: found after, s", "every 4 s", "every 10 s", "every 20 s"]
+    head = [
+        "cap",
+        "sixth restart, every 2 s: found after, s",
+        "every 4 s",
+        "every 10 s",
+        "every 20 s",
+    ]
     head += ["accept and close: connections in 1 minute", "in 10 minutes"]
     table(f"Restarts, seeds {[*CHOOSING]}", head, rows, ())
 
@@ -378,7 +423,9 @@ def judged(seeds: Iterable[int]) -> None:
     """Print the default against its goals."""
     from _measure import holds, table
 
-    rows = [[goal.what, value, goal.bound, holds(value, goal.bound)] for goal, value in measured(seeds)]
+    rows = [
+        [goal.what, value, goal.bound, holds(value, goal.bound)] for goal, value in measured(seeds)
+    ]
     table(f"P16, P21: seeds {[*seeds]}", ["presets.default", "measured", "goal <=", ""], rows, ())
 
 

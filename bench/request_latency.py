@@ -86,7 +86,9 @@ async def main() -> None:
             base: partial(echo, url, base),
             "hand-written lower bound": partial(least, url, "hand-written lower bound"),
             "BridgeClient.request": partial(request, url, "BridgeClient.request", "json"),
-            "BridgeClient.request, orjson": partial(request, url, "BridgeClient.request, orjson", "orjson"),
+            "BridgeClient.request, orjson": partial(
+                request, url, "BridgeClient.request, orjson", "orjson"
+            ),
         }
         samples = await interleave(cases, rounds)
     rows = []
@@ -94,9 +96,22 @@ async def main() -> None:
         ratio = samples.ratio(name, base)
         verdict = [1.4, holds(ratio, 1.4)] if name.startswith("BridgeClient") else ["", ""]
         rows.append(
-            [name, samples.low(name), min(slowest[name]), ratio, samples.paired(name, base), *verdict]
+            [
+                name,
+                samples.low(name),
+                min(slowest[name]),
+                ratio,
+                samples.paired(name, base),
+                *verdict,
+            ]
         )
-    head = ["100 B", "p50 us, best round", "p99 us, best round", "x bare, min/min", "x bare, paired median"]
+    head = [
+        "100 B",
+        "p50 us, best round",
+        "p99 us, best round",
+        "x bare, min/min",
+        "x bare, paired median",
+    ]
     table(f"P14: {rounds} rounds of {COUNT} round trips", [*head, "goal <=", "P14"], rows)
 
 

@@ -174,7 +174,9 @@ def storm(
 ) -> Result:
     """Play it once."""
     rng = random.Random(seed)
-    play = Play(Server(phases, capacity, rng), [Client(retry, breaker, rng) for _ in range(clients)])
+    play = Play(
+        Server(phases, capacity, rng), [Client(retry, breaker, rng) for _ in range(clients)]
+    )
     play.events = [
         ((i + rng.uniform(0, 0.5)) / rate, i, Try(i, 1, None))
         for i in range(int(play.server.ends[-1] * rate))
@@ -189,7 +191,9 @@ def storm(
             play.end(now, what)
     begin = int(play.server.ends[-2])
     bad = [
-        s for s in range(begin, int(play.server.ends[-1])) if play.good_second[s] < 0.99 * play.by_second[s]
+        s
+        for s in range(begin, int(play.server.ends[-1]))
+        if play.good_second[s] < 0.99 * play.by_second[s]
     ]
     return Result(
         [play.attempts[n] / play.requests[n] for n in range(len(phases))],
@@ -286,21 +290,33 @@ SMALL = Scene(((1, 0.0), (10, 1.0), (30, 0.5), (1, 0.0)), ((2, 0.0), (10, 1.0), 
 FULL = SMALL if "--small" in sys.argv[2:] else Scene()
 
 
-def medians(retry: Retry, breaker: Breaker | None, seeds: Iterable[int], scene: Scene = FULL) -> Medians:
+def medians(
+    retry: Retry, breaker: Breaker | None, seeds: Iterable[int], scene: Scene = FULL
+) -> Medians:
     """Play both outages with each seed; the server of the overload has 1.2 work units for each request."""
     who = {"rate": scene.rate, "clients": scene.clients}
     runs = []
     for seed in seeds:
         brown = storm(retry, breaker, phases=scene.brown_out, seed=seed, **who)
-        over = storm(retry, breaker, phases=scene.overload, capacity=1.2 * scene.rate, seed=seed, **who)
-        runs.append((*brown.amplification[1:3], *brown.served[2:4], over.served[2], over.healthy_after))
+        over = storm(
+            retry, breaker, phases=scene.overload, capacity=1.2 * scene.rate, seed=seed, **who
+        )
+        runs.append(
+            (*brown.amplification[1:3], *brown.served[2:4], over.served[2], over.healthy_after)
+        )
     return Medians(*map(statistics.median, zip(*runs, strict=True)))
 
 
 def compared(found: dict[str, Medians]) -> list[tuple[Goal, float]]:
     """Each goal with what was measured."""
     default, unbounded = found[DEFAULT], found[UNBOUNDED]
-    values = default.all_fail, default.half_fail, default.served, unbounded.served, default.healthy_after
+    values = (
+        default.all_fail,
+        default.half_fail,
+        default.served,
+        unbounded.served,
+        default.healthy_after,
+    )
     return list(zip(GOALS, values, strict=True))
 
 
@@ -360,9 +376,21 @@ def short_outages(retry: Retry, seeds: Iterable[int], calls: int = 1_000) -> Sho
 
 
 SHORT_GOALS = (
-    Goal(DEFAULT, "median wait before the first repeat, s", "<=", 0.2, "somebody waits for the answer"),
+    Goal(
+        DEFAULT,
+        "median wait before the first repeat, s",
+        "<=",
+        0.2,
+        "somebody waits for the answer",
+    ),
     Goal(DEFAULT, "calls that ride out 2 s", ">=", 0.99, "a process that is restarted"),
-    Goal(DEFAULT, "calls that ride out 5 s", ">=", 0.90, "as many as with waits of 1 to 3 s from the start"),
+    Goal(
+        DEFAULT,
+        "calls that ride out 5 s",
+        ">=",
+        0.90,
+        "as many as with waits of 1 to 3 s from the start",
+    ),
 )
 """P21's for calls."""
 
@@ -376,7 +404,9 @@ OUTAGE, HOUR = 30, 60  # calls, one a minute
 class Lone:
     """One client that makes a call a minute; counts what its circuit does."""
 
-    def __init__(self, breaker: Breaker, rng: random.Random, retry: Retry = POLICIES[DEFAULT][0]) -> None:
+    def __init__(
+        self, breaker: Breaker, rng: random.Random, retry: Retry = POLICIES[DEFAULT][0]
+    ) -> None:
         self.client = Client(retry, breaker, rng)
         self.rng, self.calls, self.attempts, self.seconds = rng, 0, 0, 0.0
 
@@ -421,11 +451,29 @@ class Alone(NamedTuple):
 
 
 ALONE_GOALS = (
-    Goal(DEFAULT, "a call a minute: the call of an outage that opens the circuit", "<=", 2, "chosen for it"),
-    Goal(DEFAULT, "the same after an hour of good calls", "<=", 8, "40 failures, five of them in a call"),
-    Goal(DEFAULT, "hours in which it opens while 5 % of the attempts fail", "<=", 0.001, "no outage"),
     Goal(
-        DEFAULT, "hours in which it opens while 5 % of the calls fail", "<=", 0.05, "two within the first few"
+        DEFAULT,
+        "a call a minute: the call of an outage that opens the circuit",
+        "<=",
+        2,
+        "chosen for it",
+    ),
+    Goal(
+        DEFAULT,
+        "the same after an hour of good calls",
+        "<=",
+        8,
+        "40 failures, five of them in a call",
+    ),
+    Goal(
+        DEFAULT, "hours in which it opens while 5 % of the attempts fail", "<=", 0.001, "no outage"
+    ),
+    Goal(
+        DEFAULT,
+        "hours in which it opens while 5 % of the calls fail",
+        "<=",
+        0.05,
+        "two within the first few",
     ),
 )
 """C07: what the default circuit does for an agent that makes few calls."""
@@ -494,7 +542,10 @@ def candidates() -> None:
     for minimum in MINIMUMS:
         breaker = Breaker(minimum=minimum)
         of = alone(breaker, CHOOSING)
-        served = [medians(retry, breaker, CHOOSING, SMALL).served for retry in (Retry(), Retry(budget=None))]
+        served = [
+            medians(retry, breaker, CHOOSING, SMALL).served
+            for retry in (Retry(), Retry(budget=None))
+        ]
         print(
             f"| {minimum} | {of.cold:.0f} | {of.warm:.0f} | {of.attempts:.1f} | {of.seconds:.1f} | {of.singles:.2%} | {of.bursts:.2%} "
             f"| {served[0]:.1%} | {served[1]:.1%} |",

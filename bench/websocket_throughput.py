@@ -142,9 +142,15 @@ async def main() -> None:
             "receive, BridgeClient": partial(reliable_receive, source, "json"),
             "receive, BridgeClient, orjson": partial(reliable_receive, source, "orjson"),
             "receive, plain": partial(table_receive, source, rb.dialects.plain),
-            "receive, a table with positions": partial(table_receive, source, rb.dialects.last_event_id()),
+            "receive, a table with positions": partial(
+                table_receive, source, rb.dialects.last_event_id()
+            ),
         }
-        goals = {"send, BridgeClient": 1.35, "send, BridgeClient, orjson": 0.95, "receive, BridgeClient": 1.8}
+        goals = {
+            "send, BridgeClient": 1.35,
+            "send, BridgeClient, orjson": 0.95,
+            "receive, BridgeClient": 1.8,
+        }
         rounds = rounds_asked(21)
         samples = await interleave(cases, rounds)
     rows = []
@@ -153,12 +159,26 @@ async def main() -> None:
         ratio, goal = samples.ratio(name, base), goals.get(name)
         verdict = [goal, holds(ratio, goal)] if goal else ["", ""]
         rows.append([name, samples.low(name), ratio, samples.paired(name, base), *verdict])
-    head = ["100 B", "CPU us a message, min", "x bare, min/min", "x bare, paired median", "goal <=", "P11"]
+    head = [
+        "100 B",
+        "CPU us a message, min",
+        "x bare, min/min",
+        "x bare, paired median",
+        "goal <=",
+        "P11",
+    ]
     by_names = "receive, BridgeClient"
     for name in ("receive, plain", "receive, a table with positions"):
         ratio = samples.ratio(name, by_names)
         rows.append(
-            [f"{name} / {by_names}", "", ratio, samples.paired(name, by_names), 1.2, holds(ratio, 1.2)]
+            [
+                f"{name} / {by_names}",
+                "",
+                ratio,
+                samples.paired(name, by_names),
+                1.2,
+                holds(ratio, 1.2),
+            ]
         )
     table(f"P11: websocket throughput, {rounds} rounds of {COUNT:,} messages", head, rows)
 

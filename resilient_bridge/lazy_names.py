@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["MissingNameError", "address", "doors", "found", "lazily", "missing", "names_of", "public"]
+__all__ = [
+    "MissingNameError",
+    "address",
+    "doors",
+    "found",
+    "lazily",
+    "missing",
+    "names_of",
+    "public",
+]
 
 _PACKAGE: Final = __package__ or ""
 _VALUES: Final = "presets"  # this door makes its values when it is loaded
@@ -104,7 +113,9 @@ def lazily(
     name.
     """
     public = {name: home for home, listed in names.items() for name in listed.split()}
-    homes = public | {name: home for home, listed in (inside or {}).items() for name in listed.split()}
+    homes = public | {
+        name: home for home, listed in (inside or {}).items() for name in listed.split()
+    }
 
     def load(name: str) -> Any:
         home = homes.get(name)

@@ -45,7 +45,8 @@ def _examples_without_a_clock() -> None:
         "tests",
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
-        derandomize="RB_DAMAGE" not in os.environ,  # `nox -s damage` looks for examples that nobody has seen
+        derandomize="RB_DAMAGE"
+        not in os.environ,  # `nox -s damage` looks for examples that nobody has seen
         database=None,
         print_blob=True,
     )

@@ -54,7 +54,9 @@ class Mutant:
     def applied(self, text: str) -> str:
         """The text of the file with the fault; ValueError unless the search text occurs once."""
         if (count := text.count(self.search)) != 1:
-            message = f"{self.id}: the search text once in {self.file} expected, got it {count} times"
+            message = (
+                f"{self.id}: the search text once in {self.file} expected, got it {count} times"
+            )
             raise ValueError(message)
         return text.replace(self.search, self.replace)
 
@@ -112,7 +114,12 @@ class Copy:
         finally:
             path.write_text(whole)
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-        if code not in {0, 1, 2, 5}:  # 5: no test is selected; 2: the module cannot even be imported
+        if code not in {
+            0,
+            1,
+            2,
+            5,
+        }:  # 5: no test is selected; 2: the module cannot even be imported
             message = f"{mutant.id}: pytest ended with {code}\n{printed}"
             raise RuntimeError(message)
         return code in {1, 2}, printed
@@ -137,7 +144,9 @@ class Copy:
         return done.returncode, done.stdout + done.stderr
 
 
-def in_copies(rows: Sequence[Mutant], act: Callable[[Copy, Mutant], None], root: Path = ROOT) -> None:
+def in_copies(
+    rows: Sequence[Mutant], act: Callable[[Copy, Mutant], None], root: Path = ROOT
+) -> None:
     """Let two workers, each with a copy of the tree, act on the rows; the first error of a worker is raised at the end."""
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     for row in rows:
@@ -169,7 +178,9 @@ def survivors(rows: Sequence[Mutant], root: Path = ROOT) -> list[Mutant]:
     """Those rows whose test passes with the fault; RuntimeError if a test fails without one."""
     copy, tests = Copy(root), sorted({row.test for row in rows})
     try:
-        code, printed = copy.pytest("-n", str(WORKERS if len(tests) > WORKERS else 0), *ANY_MARK, *tests)
+        code, printed = copy.pytest(
+            "-n", str(WORKERS if len(tests) > WORKERS else 0), *ANY_MARK, *tests
+        )
     finally:
         copy.close()
     if code:
@@ -213,7 +224,9 @@ def find(rows: Sequence[Mutant], tests: Sequence[str] = ()) -> None:
     def act(copy: Copy, row: Mutant) -> None:
         is_caught, printed = copy.fails(row, *(tests or tests_of(row.file)))
         failed = re.findall(r"^(?:FAILED|ERROR) (\S+(?:\[.*?\])?)(?= - |$)", printed, re.MULTILINE)
-        sys.stdout.write(f"{row.id} {row.file}: {(failed or printed[-300:]) if is_caught else 'SURVIVES'}\n")
+        sys.stdout.write(
+            f"{row.id} {row.file}: {(failed or printed[-300:]) if is_caught else 'SURVIVES'}\n"
+        )
         sys.stdout.flush()
 
     in_copies(rows, act)
@@ -252,7 +265,9 @@ def _faults(tree: ast.Module, lines: list[str]) -> Iterator[tuple[int, int, int,
 
 
 def _is_plain(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, bool))
+    return isinstance(value, ast.Constant) and (
+        value.value is None or isinstance(value.value, bool)
+    )
 
 
 def _judged(node: ast.AST) -> Iterator[ast.AST]:
@@ -278,7 +293,9 @@ def draw(count: int, seed: int = SEED) -> Iterator[Mutant]:
     """Faults drawn by a seed: first the module, each as likely as any other, and then one of its faults."""
     rng = random.Random(seed)
     modules = [
-        path for path in sorted(PACKAGE.rglob("*.py")) if path.name not in {"__init__.py", "__main__.py"}
+        path
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.name not in {"__init__.py", "__main__.py"}
     ]
     for number, path in enumerate(rng.sample(modules, count), 1):
         text = path.read_text()
@@ -296,7 +313,13 @@ def draw(count: int, seed: int = SEED) -> Iterator[Mutant]:
                     search, replace = f"{lines[first]}\n{search}", f"{lines[first]}\n{replace}"
             file = str(path.relative_to(ROOT))
             yield Mutant(
-                f"D{number:02}", "", file.split("/")[1].removesuffix(".py"), file, search, replace, ""
+                f"D{number:02}",
+                "",
+                file.split("/")[1].removesuffix(".py"),
+                file,
+                search,
+                replace,
+                "",
             )
 
 

@@ -18,7 +18,9 @@ import resilient_bridge as rb
 
 async def bridge() -> None:
     """A client of the embedded bridge sends, is cut off, and sends again: over the websockets that is installed."""
-    policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.05)))
+    policy = rb.bridge.BridgePolicy(
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.05))
+    )
     async with (
         rb.testing.BridgeServer() as server,
         rb.BridgeClient(server.url, token="t", policy=policy) as client,
@@ -46,7 +48,12 @@ async def call() -> None:
     wrapped = rb.wrap(client, policy, methods={"get"})
     assert isinstance(wrapped, httpx.AsyncClient)
     print(
-        "call: ok, over httpx", version("httpx"), "tenacity", version("tenacity"), "wrapt", version("wrapt")
+        "call: ok, over httpx",
+        version("httpx"),
+        "tenacity",
+        version("tenacity"),
+        "wrapt",
+        version("wrapt"),
     )
 
 

@@ -61,7 +61,9 @@ class RedisServer:
             *("--save", "", "--appendonly", "no", "--logfile", str(self._folder / "redis.log")),
             *self._arguments,
         ]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
         self.wait_until_it_answers()
 
     def wait_until_it_answers(self, patience: float = PATIENCE) -> None:
@@ -128,7 +130,10 @@ class RedisServer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Kill it."""
         self.close()

@@ -15,7 +15,13 @@ from resilient_bridge.bridge import Dialect
 from resilient_bridge.classification import classify_close
 from tests.internals.classification import EXITS, status_finding
 from tests.internals.protocol import LossAction, meaning
-from tests.internals.telemetry import alert_events, call_events, debug_events, link_events, work_events
+from tests.internals.telemetry import (
+    alert_events,
+    call_events,
+    debug_events,
+    link_events,
+    work_events,
+)
 
 from .reference_executed import executed_page
 from .reference_layout import mermaid, page, table
@@ -106,10 +112,15 @@ def _ranges(numbers: Iterable[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)  # noqa: RUF001 - a range
+    return ", ".join(
+        f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run))  # noqa: RUF001 -- a range
+        for run in runs
+    )
 
 
-def _by_action(of: Mapping[int, LossAction] | Mapping[str, LossAction]) -> dict[LossAction, list[int | str]]:
+def _by_action(
+    of: Mapping[int, LossAction] | Mapping[str, LossAction],
+) -> dict[LossAction, list[int | str]]:
     found: dict[LossAction, list[int | str]] = {action: [] for action in LossAction}
     for what, action in of.items():
         found[action].append(what)
@@ -138,7 +149,9 @@ NO_LOSS_BY_ITSELF = {"CONN_UPGRADE_REJECTED", "CONN_NOT_CONNECTED", "CONN_RECONN
 
 def codes() -> dict[str, LossAction]:
     """What a link's own failure means where neither a close code nor a status says more."""
-    met = [code for code in errors.CODES if code.startswith(_LINK) and code not in NO_LOSS_BY_ITSELF]
+    met = [
+        code for code in errors.CODES if code.startswith(_LINK) and code not in NO_LOSS_BY_ITSELF
+    ]
     return {code: meaning(errors.Failure.of(code), _SUPERSEDED) for code in met}
 
 
@@ -193,7 +206,10 @@ def states() -> str:
             *table(
                 "what happened | what follows",
                 (
-                    (", ".join(f"`{code}`" for code in found[action]) + ALSO.get(action, ""), ACTIONS[action])
+                    (
+                        ", ".join(f"`{code}`" for code in found[action]) + ALSO.get(action, ""),
+                        ACTIONS[action],
+                    )
                     for action in LossAction
                 ),
             ),
@@ -292,7 +308,10 @@ def error_page() -> str:
             '`details["max_retries"]` is 1. Any other code has the meaning that the program gives it: `TOOL_EXECUTION_FAILED`, not retryable unless its error',
             "output says so.",
             "",
-            *table("exit code | meaning | code | category | retryable | ran?", map(_exit_row, sorted(EXITS))),
+            *table(
+                "exit code | meaning | code | category | retryable | ran?",
+                map(_exit_row, sorted(EXITS)),
+            ),
         ],
         [
             "## JSON-RPC and MCP",
@@ -308,7 +327,8 @@ def error_page() -> str:
             "`failure.to_mcp()` uses these JSON-RPC codes.",
             "",
             *table(
-                "category | JSON-RPC code", ((f"`{name}`", code) for name, code in errors.MCP_CODES.items())
+                "category | JSON-RPC code",
+                ((f"`{name}`", code) for name, code in errors.MCP_CODES.items()),
             ),
         ],
     )
@@ -320,7 +340,9 @@ def records() -> list[type[events.Event]]:
         value
         for room in (link_events, call_events, alert_events, debug_events, work_events)
         for value in vars(room).values()
-        if inspect.isclass(value) and issubclass(value, events.Event) and value.__module__ == room.__name__
+        if inspect.isclass(value)
+        and issubclass(value, events.Event)
+        and value.__module__ == room.__name__
     ]
 
 
@@ -368,7 +390,11 @@ def event_page() -> str:
             *table(
                 "event | what happened | fields",
                 (
-                    (f"`{one.__name__}`", " ".join((inspect.getdoc(one) or "").split()), _fields(one))
+                    (
+                        f"`{one.__name__}`",
+                        " ".join((inspect.getdoc(one) or "").split()),
+                        _fields(one),
+                    )
                     for one in records()
                 ),
             ),
@@ -395,7 +421,10 @@ def event_page() -> str:
                         "`lost`",
                         "only in the `StoreChanged` of the log itself: how many lines could not be written",
                     ),
-                    ("`cut`", "instead of the fields, for an event whose line is longer than 64 KiB"),
+                    (
+                        "`cut`",
+                        "instead of the fields, for an event whose line is longer than 64 KiB",
+                    ),
                 ),
             ),
             "",

@@ -11,7 +11,9 @@ def table(head: str, rows: Iterable[Iterable[object]]) -> list[str]:
     """A table in Markdown; `head` names the columns, separated by bars."""
     columns = [name.strip() for name in head.split("|")]
     lines = [columns, ["---"] * len(columns), *rows]
-    return ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines]
+    return [
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    ]
 
 
 def page(name: str, title: str, *parts: Iterable[str]) -> str:

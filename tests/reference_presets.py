@@ -63,7 +63,12 @@ ABOUT = {
         "R",
         "Use it for a `BridgeClient` of a ReCursor bridge, and for the tools of its agent.",
         [
-            Value("waits before reconnecting", lambda p: p.reconnect.backoff, "CONN_WEBSOCKET_CLOSED", "R3"),
+            Value(
+                "waits before reconnecting",
+                lambda p: p.reconnect.backoff,
+                "CONN_WEBSOCKET_CLOSED",
+                "R3",
+            ),
             Value(
                 "attempts to reconnect, and what follows them",
                 lambda p: f"{p.reconnect.attempts}, {p.reconnect.on_exhausted}",
@@ -77,9 +82,17 @@ ABOUT = {
                 "R6",
             ),
             Value(
-                "attempts on the cached address", lambda p: p.reconnect.reuse_address_on, "CONN_TIMEOUT", "R6"
+                "attempts on the cached address",
+                lambda p: p.reconnect.reuse_address_on,
+                "CONN_TIMEOUT",
+                "R6",
             ),
-            Value("how long a session is kept", lambda p: f"{p.reconnect.grace:g} s", "SESS_NOT_FOUND", "R4"),
+            Value(
+                "how long a session is kept",
+                lambda p: f"{p.reconnect.grace:g} s",
+                "SESS_NOT_FOUND",
+                "R4",
+            ),
             Value("the circuit", lambda p: p.calls.layers[1], "Circuit Breaker Pattern", "R15"),
             Value("calls", lambda p: p.calls.layers[0], "TOOL_EXECUTION_FAILED", "R11"),
             *(
@@ -110,7 +123,10 @@ ABOUT = {
                 "S8",
             ),
             Value(
-                "calls", lambda p: p.calls, "no delays are specified, so they are those of `default`", "S9"
+                "calls",
+                lambda p: p.calls,
+                "no delays are specified, so they are those of `default`",
+                "S9",
             ),
         ],
     ),
@@ -135,7 +151,15 @@ ABOUT = {
             Value("tool `execute_js`", _tool("execute_js"), "Execute JS Timeout Example", "G4"),
             *(
                 Value(f"tool `{name}`", _tool(name), "Timing Constants", "G1")
-                for name in ("default", "query", "async_command", "startup", "poll", "health", "long_handler")
+                for name in (
+                    "default",
+                    "query",
+                    "async_command",
+                    "startup",
+                    "poll",
+                    "health",
+                    "long_handler",
+                )
             ),
         ],
     ),
@@ -144,7 +168,10 @@ ABOUT = {
         "Use it for an agent that talks to its board, to models of several providers, and to tools.",
         [
             Value(
-                "waits before reconnecting", lambda p: p.reconnect.backoff, "4, Reconnection Strategy", "V7"
+                "waits before reconnecting",
+                lambda p: p.reconnect.backoff,
+                "4, Reconnection Strategy",
+                "V7",
             ),
             Value(
                 "attempts to reconnect, and what follows them",
@@ -153,7 +180,12 @@ ABOUT = {
                 "V7",
             ),
             Value("detection of a dead peer", lambda p: p.heartbeat, "8, Crash Detection", "V13"),
-            Value("whether the server deduplicates", lambda p: p.dialect.dedupes, "4, Idempotency", "V9"),
+            Value(
+                "whether the server deduplicates",
+                lambda p: p.dialect.dedupes,
+                "4, Idempotency",
+                "V9",
+            ),
             Value("calls of a model", lambda p: p.calls.layers[0], "2, Retry Policy", "V1"),
             Value("calls of a local model", _tool("local"), "2, Provider-Specific Behavior", "V2"),
             *(
@@ -174,7 +206,10 @@ def preset_page(name: str) -> str:
     preset, about = getattr(rb.presets, name), ABOUT[name]
     module = import_module(f"resilient_bridge.presets._{name}")
     whose = SOURCES[about.letter] if about.letter else "The recommended policy"
-    rows = ((value.about, _shown(value.read(preset)), value.section, value.row) for value in about.values)
+    rows = (
+        (value.about, _shown(value.read(preset)), value.section, value.row)
+        for value in about.values
+    )
     return "\n".join(
         [
             f"# `presets.{name}`",
@@ -195,7 +230,11 @@ def preset_page(name: str) -> str:
             ),
             "",
             "Promised and tested: ["
-            + ", ".join(sorted({value.row for value in about.values}, key=lambda row: (row[0], int(row[1:]))))
+            + ", ".join(
+                sorted(
+                    {value.row for value in about.values}, key=lambda row: (row[0], int(row[1:]))
+                )
+            )
             + "](../reference/promises.md).",
             "",
             "## Source",

@@ -9,7 +9,15 @@ import attrs
 
 import resilient_bridge as rb
 from tests.internals.protocol import End, Positions
-from tests.internals.settings import LAYERS, PREFIX, TABLES, WORDS_OF, AgentSettings, default_of, fields_of
+from tests.internals.settings import (
+    LAYERS,
+    PREFIX,
+    TABLES,
+    WORDS_OF,
+    AgentSettings,
+    default_of,
+    fields_of,
+)
 from tests.internals.values import Form, form_of, shown
 
 from .reference_layout import page, table

@@ -123,7 +123,9 @@ SCENES = [
     ),
     Scene("`request`", "The answer has the id of the request.", _request),
     Scene(
-        "A message of the bridge", "It is delivered, and its timestamp is the position of the client.", _push
+        "A message of the bridge",
+        "It is delivered, and its timestamp is the position of the client.",
+        _push,
     ),
     Scene(
         "The connection is cut, and both ends have messages to send",
@@ -149,7 +151,9 @@ def frames() -> dict[str, list[tuple[str, str]]]:
 
     def short(text: str) -> str:
         pattern = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-        return re.sub(pattern, lambda uuid: names.setdefault(uuid[0], f"uuid-{len(names) + 1}"), text)
+        return re.sub(
+            pattern, lambda uuid: names.setdefault(uuid[0], f"uuid-{len(names) + 1}"), text
+        )
 
     def noted(protocol: Protocol, data: bytes, fin: bool = True) -> None:
         sender = "client" if isinstance(protocol, ClientProtocol) else "bridge"

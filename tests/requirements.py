@@ -314,7 +314,9 @@ QUOTATIONS = {
         "TIMEOUT",
     ),
     "S2": quoted(
-        "UPSTREAM → -32002 (Upstream Error)", "tests/classification/test_rpc.py::test_every_number", "-32002"
+        "UPSTREAM → -32002 (Upstream Error)",
+        "tests/classification/test_rpc.py::test_every_number",
+        "-32002",
     ),
     "S3": quoted(
         "BridgeError.upstream('Session capacity reached')",
@@ -438,7 +440,8 @@ QUOTATIONS = {
         "tests/specifications/test_openviber.py::test_each_type_of_a_tools_failure_is_read_and_written",
     ),
     "V7": quoted(
-        "Wait 4s → Retry", "tests/journeys/test_schedules.py::test_openviber_suspends_tells_and_goes_on"
+        "Wait 4s → Retry",
+        "tests/journeys/test_schedules.py::test_openviber_suspends_tells_and_goes_on",
     ),
     "V8": quoted(
         "**Pending tool results**: Queue locally, deliver on reconnect",
@@ -492,7 +495,8 @@ QUOTATIONS = {
 """One sentence of each promise of the five specifications, as printed there; table cells without their columns."""
 
 REQUIREMENTS = tuple(
-    Requirement(row, promise, "proven" if row in _PROVEN else "later") for row, promise in _PROMISES.items()
+    Requirement(row, promise, "proven" if row in _PROVEN else "later")
+    for row, promise in _PROMISES.items()
 )
 
 
@@ -523,7 +527,9 @@ def page() -> str:
         "| id | words of the specification | test that has them as input |",
         "|---|---|---|",
     ]
-    lines += [f"| {row} | {_code(one.words)} | {_code(one.test)} |" for row, one in QUOTATIONS.items()]
+    lines += [
+        f"| {row} | {_code(one.words)} | {_code(one.test)} |" for row, one in QUOTATIONS.items()
+    ]
     return "\n".join(lines) + "\n"
 
 

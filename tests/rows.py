@@ -86,7 +86,9 @@ def each_row(
     def over(test: Callable[..., Any]) -> Callable[..., Any]:
         asked = inspect.signature(test)
         fixtures = [one for name, one in asked.parameters.items() if name not in keys]
-        assert len(fixtures) == len(asked.parameters) - len(keys), f"{test} does not take all of {keys}"
+        assert len(fixtures) == len(asked.parameters) - len(keys), (
+            f"{test} does not take all of {keys}"
+        )
 
         @functools.wraps(test)
         def looped(**values_of_fixtures: Any) -> None:

@@ -30,8 +30,19 @@ def test_a_bare_machine_gets_every_program_that_a_test_would_skip_without(tmp_pa
     ):
         (tmp_path / name).write_text(f"#!{shutil.which('bash')}\n{script}\n")
         (tmp_path / name).chmod(0o755)
-    subprocess.run([ROOT / ".ci/run", "system"], env={"PATH": str(tmp_path)}, check=True, capture_output=True)
-    needed = {"git", "mount", "nginx-light", "nodejs", "npm", "redis-server", "strace", "util-linux"}
+    subprocess.run(
+        [ROOT / ".ci/run", "system"], env={"PATH": str(tmp_path)}, check=True, capture_output=True
+    )
+    needed = {
+        "git",
+        "mount",
+        "nginx-light",
+        "nodejs",
+        "npm",
+        "redis-server",
+        "strace",
+        "util-linux",
+    }
     assert needed <= set(asked.read_text().split())
 
 
@@ -45,10 +56,14 @@ def test_a_marker_that_a_session_asks_for_stands_in_the_file_of_its_tests():
 
 def test_contributing_names_every_session():
     """Whoever reads it knows of the longer campaigns, too."""
-    sessions = re.findall(r"^@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text(), re.MULTILINE)
+    sessions = re.findall(
+        r"^@nox\.session.*\ndef (\w+)", (ROOT / "noxfile.py").read_text(), re.MULTILINE
+    )
     contributing = (ROOT / "CONTRIBUTING.md").read_text()
     assert {"crashes", "damage", "mutation"} <= set(sessions)
     first = re.search(r"sessions = \[(.*)\]", (ROOT / "noxfile.py").read_text())[1]
     assert [
-        name for name in sessions if f'"{name}"' not in first and f"`nox -s {name}`" not in contributing
+        name
+        for name in sessions
+        if f'"{name}"' not in first and f"`nox -s {name}`" not in contributing
     ] == []

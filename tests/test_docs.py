@@ -56,7 +56,9 @@ def _commands() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
         for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
-            calls = re.findall(r"(?:^|[\s/])resilient-bridge ([^\n|;&<>]+)", block.replace("\\\n", " "))
+            calls = re.findall(
+                r"(?:^|[\s/])resilient-bridge ([^\n|;&<>]+)", block.replace("\\\n", " ")
+            )
             found += [(_named(page), call.strip()) for call in calls]
     return found
 

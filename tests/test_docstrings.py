@@ -47,7 +47,9 @@ NAMES = [
     if not name.startswith(_TABLES) and not inspect.ismodule(_named(name))
 ]
 # The ready values have the docstring of their class.
-CLASSES = [name for name in NAMES if not isinstance(_named(name), rb.Policy | rb.bridge.BridgePolicy)]
+CLASSES = [
+    name for name in NAMES if not isinstance(_named(name), rb.Policy | rb.bridge.BridgePolicy)
+]
 
 
 def _examples(value: object) -> list[str]:
@@ -102,7 +104,9 @@ class _Peer:
 
     asked = 0
 
-    async def start(self, name: str, params: Mapping[str, Any], correlation_id: str) -> dict[str, Any]:
+    async def start(
+        self, name: str, params: Mapping[str, Any], correlation_id: str
+    ) -> dict[str, Any]:
         return {"status": "pending"}
 
     async def poll(self, correlation_id: str) -> dict[str, Any]:
@@ -148,7 +152,9 @@ def _namespace() -> dict[str, Any]:
     def charge(url: str) -> None:
         httpx.post(url, trust_env=False)
 
-    stream = httpx.Response(200, headers={"content-type": "text/event-stream"}, text="id: 7\ndata: hello\n\n")
+    stream = httpx.Response(
+        200, headers={"content-type": "text/event-stream"}, text="id: 7\ndata: hello\n\n"
+    )
     return {
         "__name__": "example",
         "rb": rb,
@@ -176,7 +182,9 @@ def _namespace() -> dict[str, Any]:
 _BRIDGES = {
     "OutcomeUnknownError": lambda: _Refusing(rb.OutcomeUnknownError, "SYS_OUTCOME_UNKNOWN"),
     "errors.InboxFullError": lambda: _Refusing(rb.errors.InboxFullError, "SYS_INBOX_FULL"),
-    "errors.NotConnectedError": lambda: _Refusing(rb.errors.NotConnectedError, "CONN_NOT_CONNECTED"),
+    "errors.NotConnectedError": lambda: _Refusing(
+        rb.errors.NotConnectedError, "CONN_NOT_CONNECTED"
+    ),
     "errors.OutboxFullError": lambda: _Refusing(rb.errors.OutboxFullError, "SYS_OUTBOX_FULL"),
 }
 

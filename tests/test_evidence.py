@@ -8,9 +8,7 @@ from tests.evidence import ALLOWED, PAGE, ROOMS, STORED, dates, everywhere, gone
 
 
 KNOWN = json.loads(STORED.read_text())
-RENEW = (
-    "run its campaign again, put the figures and the date on the page, then `python -m tests.evidence '{}'`"
-)
+RENEW = "run its campaign again, put the figures and the date on the page, then `python -m tests.evidence '{}'`"
 
 
 def test_no_part_is_older_than_the_rooms_it_speaks_of():

@@ -40,11 +40,15 @@ def test_there_are_enough_and_each_is_short():
     assert len(PROGRAMS) + len(FRAMEWORKS) >= 12
     assert len(FRAMEWORKS) == 5
     assert [
-        path.name for path in [*PROGRAMS, *FRAMEWORKS] if not 20 <= len(path.read_text().splitlines()) <= 80
+        path.name
+        for path in [*PROGRAMS, *FRAMEWORKS]
+        if not 20 <= len(path.read_text().splitlines()) <= 80
     ] == []
 
 
 def test_the_list_of_examples_names_each():
     """examples/README.md is the table."""
     listed = re.findall(r"\]\(([\w/]+\.py)\)", (EXAMPLES / "README.md").read_text())
-    assert sorted(listed) == sorted(str(path.relative_to(EXAMPLES)) for path in [*PROGRAMS, *FRAMEWORKS])
+    assert sorted(listed) == sorted(
+        str(path.relative_to(EXAMPLES)) for path in [*PROGRAMS, *FRAMEWORKS]
+    )

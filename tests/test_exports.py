@@ -26,7 +26,9 @@ DOORS = sorted(name for name in rb.__all__ if inspect.ismodule(getattr(rb, name)
 def _documented() -> dict[str, str]:
     """Name and link target of each row of the tables of docs/reference/api.md."""
     rows = re.findall(
-        r"^\| \[`([\w.]+)`\]\(([^)]+)\) \|", (ROOT / "docs/reference/api.md").read_text(), re.MULTILINE
+        r"^\| \[`([\w.]+)`\]\(([^)]+)\) \|",
+        (ROOT / "docs/reference/api.md").read_text(),
+        re.MULTILINE,
     )
     assert len(rows) == len(dict(rows))
     return dict(rows)
@@ -43,7 +45,9 @@ def _listed(room: str) -> dict[str, str]:
     """The names that a room offers, with their homes, from its tables."""
     module = import_module(f"resilient_bridge{room}")
     tables = (module._NAMES, getattr(module, "_INSIDE", {}))
-    return {name: home for table in tables for home, names in table.items() for name in names.split()}
+    return {
+        name: home for table in tables for home, names in table.items() for name in names.split()
+    }
 
 
 def _file(room: str) -> Path:
@@ -54,7 +58,11 @@ def _file(room: str) -> Path:
 
 LAZY = [
     "",
-    *(f".{name}" for name in sorted({*ROOMS, *DOORS}) if "_NAMES = {" in _file(f".{name}").read_text()),
+    *(
+        f".{name}"
+        for name in sorted({*ROOMS, *DOORS})
+        if "_NAMES = {" in _file(f".{name}").read_text()
+    ),
 ]
 
 
@@ -86,7 +94,9 @@ def test_a_room_lists_its_public_names_in_order(room):
     assert module.__all__ == sorted(module.__all__)
     assert set(module.__all__) <= set(_listed(room)) | set(vars(module))
     if hasattr(module, "_INSIDE"):
-        assert not set(module.__all__) & {name for names in module._INSIDE.values() for name in names.split()}
+        assert not set(module.__all__) & {
+            name for names in module._INSIDE.values() for name in names.split()
+        }
 
 
 def test_no_public_name_is_that_of_a_module_beside_it():
@@ -113,7 +123,11 @@ def _names() -> list[str]:
 
 def test_every_public_name_is_listed_once():
     """At the top level or by one door: the reader of an import knows where it is from."""
-    names = [name.rpartition(".")[2] for name in _names() if not name.startswith(("dialects.", "presets."))]
+    names = [
+        name.rpartition(".")[2]
+        for name in _names()
+        if not name.startswith(("dialects.", "presets."))
+    ]
     assert sorted(names) == sorted(set(names))
     assert len(rb.__all__) <= 46
 

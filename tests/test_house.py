@@ -32,7 +32,12 @@ def _loads(statement: str, *names: str) -> set[str]:
     code = f"import sys\n{statement}\nprint(*sys.modules, sep='\\n')"
     clean = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=clean, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return {name.partition(".")[0] for name in done.stdout.split()} & set(names)
 
@@ -120,7 +125,9 @@ def test_what_help_shows_carries_no_row_ids():
 
 def test_no_module_has_a_name_that_says_nothing():
     """Nothing is called utils, helpers, core, manager, types or common, in the package or the tests."""
-    assert [_named(path) for path in [*MODULES, *TESTS] if {path.stem, path.parent.name} & BANNED] == []
+    assert [
+        _named(path) for path in [*MODULES, *TESTS] if {path.stem, path.parent.name} & BANNED
+    ] == []
 
 
 def test_what_is_below_a_door_is_imported_by_one_module_for_each_room():
@@ -188,7 +195,8 @@ def _loop_clock(path: Path) -> list[int]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             name, owner = node.func.attr, ast.unparse(node.func.value)
             waits = name in {"timeout", "timeout_at", "wait_for"} or (
-                name in {"wait", "as_completed"} and any(word.arg == "timeout" for word in node.keywords)
+                name in {"wait", "as_completed"}
+                and any(word.arg == "timeout" for word in node.keywords)
             )
             sleeps = name == "sleep" and [ast.unparse(value) for value in node.args] != ["0"]
             reads = name == "time" and not node.args
@@ -201,17 +209,25 @@ def _loop_clock(path: Path) -> list[int]:
 
 def test_x03_policies_wait_by_the_clock_of_their_world():
     """What waits by asyncio's clock takes real time in `virtual_time`: only what waits for something real may, and the table says for what."""
-    others = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in ON_THE_LOOPS_CLOCK]
-    found = {path.relative_to(PACKAGE).with_suffix("").as_posix() for path in others if _loop_clock(path)}
+    others = [
+        path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in ON_THE_LOOPS_CLOCK
+    ]
+    found = {
+        path.relative_to(PACKAGE).with_suffix("").as_posix() for path in others if _loop_clock(path)
+    }
     assert found == set(WAITS_FOR)
 
 
 def test_every_server_of_testing_is_held_to_its_contract():
     """Each testing/server*.py and mcp_trap*.py stands in the import contract that keeps `protocol`, `client` and `adapters` out of it."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
     witness = next(contract for contract in contracts if contract["id"] == "witness")
     servers = [*(PACKAGE / "testing").glob("server*"), *(PACKAGE / "testing").glob("mcp_trap*")]
-    assert {f"resilient_bridge.testing.{path.stem}" for path in servers} == set(witness["source_modules"])
+    assert {f"resilient_bridge.testing.{path.stem}" for path in servers} == set(
+        witness["source_modules"]
+    )
 
 
 def test_x06_benchmarks_import_nothing_of_the_tests():
@@ -220,7 +236,8 @@ def test_x06_benchmarks_import_nothing_of_the_tests():
     assert len(scripts) > 20
     assert (
         _against(
-            scripts, lambda path: re.findall(r"^\s*(?:from|import) tests\b.*", _text(path), re.MULTILINE)
+            scripts,
+            lambda path: re.findall(r"^\s*(?:from|import) tests\b.*", _text(path), re.MULTILINE),
         )
         == []
     )
@@ -250,7 +267,9 @@ def test_policies_and_failures_load_no_network():
 def test_the_bridge_client_loads_no_http_stack():
     """A BridgeClient needs websockets, and neither httpx nor tenacity."""
     assert (
-        _loads("from resilient_bridge import BridgeClient", "httpx", "httpcore", "tenacity", "sqlite3")
+        _loads(
+            "from resilient_bridge import BridgeClient", "httpx", "httpcore", "tenacity", "sqlite3"
+        )
         == set()
     )
 
@@ -258,7 +277,12 @@ def test_the_bridge_client_loads_no_http_stack():
 def test_p9_what_reads_failures_and_mistakes_is_loaded_by_the_first_one():
     """The patterns for the bodies of providers alone would double the time to the first BridgeClient."""
     first = "from resilient_bridge import BridgeClient; BridgeClient('wss://bridge.example/ws')"
-    late = ("classification.bodies", "classification.sentences", "errors.mistakes", "errors.foreign_words")
+    late = (
+        "classification.bodies",
+        "classification.sentences",
+        "errors.mistakes",
+        "errors.foreign_words",
+    )
     code = f"import sys\n{first}\nprint(*sys.modules, sep='\\n')"
     loaded = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
@@ -319,7 +343,11 @@ def _strays(tmp_path: Path, **environment: str) -> str:
         str(tmp_path),
         str(script),
     ]
-    clean = {name: value for name, value in os.environ.items() if name != "RESILIENT_BRIDGE_REQUIRE_SERVERS"}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name != "RESILIENT_BRIDGE_REQUIRE_SERVERS"
+    }
     done = subprocess.run(
         command,
         cwd=ROOT,

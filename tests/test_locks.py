@@ -196,7 +196,9 @@ def test_c04_the_call_that_forks_keeps_its_permit_in_the_child():
         if depth:
             return 1
         return in_a_child(
-            lambda: isinstance(rb.capture(work, 1).error, rb.errors.BulkheadFullError) or os._exit(3)
+            lambda: (
+                isinstance(rb.capture(work, 1).error, rb.errors.BulkheadFullError) or os._exit(3)
+            )
         )
 
     assert work() == 0
@@ -297,6 +299,8 @@ def test_c04_one_module_makes_every_lock_of_threads():
     found = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")
-        if made.search(path.read_text("utf-8")) and path.name != "locks.py" and path.parts[-2] != "testing"
+        if made.search(path.read_text("utf-8"))
+        and path.name != "locks.py"
+        and path.parts[-2] != "testing"
     }
     assert found == set(OTHERS)

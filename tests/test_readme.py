@@ -21,7 +21,9 @@ README = (ROOT / "README.md").read_text()
 
 
 def _command(name: str) -> str:
-    found = re.findall(rf"^<!-- command: {name} -->\n+```\w*\n(.*?)\n```$", README, re.MULTILINE | re.DOTALL)
+    found = re.findall(
+        rf"^<!-- command: {name} -->\n+```\w*\n(.*?)\n```$", README, re.MULTILINE | re.DOTALL
+    )
     assert len(found) == 1
     return found[0]
 
@@ -44,7 +46,9 @@ def test_u01_the_page_is_short():
     first, *cards = _blocks("python")
     assert len([line for line in first.splitlines() if line]) <= 10
     assert [
-        card for card in (*cards, *_blocks("json")) if len([line for line in card.splitlines() if line]) > 5
+        card
+        for card in (*cards, *_blocks("json"))
+        if len([line for line in card.splitlines() if line]) > 5
     ] == []
     assert README.partition("## More\n")[2].strip().partition("\n\n")[0].count("](") == 8
 
@@ -63,7 +67,11 @@ def test_u01_the_comparison_has_the_numbers_of_its_page():
     """Row by row: each number of a cell stands in the page's row of that library, and so does what is best."""
     page = (ROOT / "docs/reference/comparison.md").read_text()
     measured = [_cells(line) for line in re.findall(r"^\|.*\|$", page, re.MULTILINE)]
-    shown = [_cells(line) for line in README.partition("## Compared")[2].splitlines() if line.startswith("|")]
+    shown = [
+        _cells(line)
+        for line in README.partition("## Compared")[2].splitlines()
+        if line.startswith("|")
+    ]
     libraries = measured[0]
     assert len(shown) == len(measured) == 10
     for row, of in zip(shown[2:], measured[2:], strict=True):
@@ -83,7 +91,9 @@ def test_u01_the_number_of_the_evidence_is_its_sum():
     """Of the calls of all campaigns, and of those that met a fault; none of them was wrong."""
     page = (ROOT / "docs/reference/evidence.md").read_text().partition("## ")[0]
     rows = [_cells(line) for line in re.findall(r"^\| .* \|$", page, re.MULTILINE)][1:]
-    calls, met, wrong = (sum(int(row[column].replace(",", "")) for row in rows) for column in (2, 3, 6))
+    calls, met, wrong = (
+        sum(int(row[column].replace(",", "")) for row in rows) for column in (2, 3, 6)
+    )
     assert f"Of {calls:,} calls to foreign servers {met:,} met a fault" in README
     assert wrong == 0
 
@@ -226,7 +236,10 @@ def test_what_runs_beside_something_else_fails_the_run(tmp_path):
     script = (ROOT / ".ci/run").read_text()
     for failing in ("", "types", "litellm", "neighbours", "lowest(sample)"):
         stubbed = re.sub(
-            r"^session\(\) .*$", f'session() {{ [ "$1" != "{failing}" ]; }}', script, flags=re.MULTILINE
+            r"^session\(\) .*$",
+            f'session() {{ [ "$1" != "{failing}" ]; }}',
+            script,
+            flags=re.MULTILINE,
         )
         (tmp_path / ".ci/run").write_text(stubbed)
         code = 1 if failing else 0

@@ -99,9 +99,15 @@ def test_every_event_has_a_row_with_all_its_fields():
     """Each public event, and each of its fields, is on the page."""
     page = (REFERENCE / "events.md").read_text()
     classes = {name for name in rb.events.__all__ if inspect.isclass(getattr(rb.events, name))}
-    assert {record.__name__ for record in records()} == classes - {"Event", "BridgeState", "Verdict"}
+    assert {record.__name__ for record in records()} == classes - {
+        "Event",
+        "BridgeState",
+        "Verdict",
+    }
     for record in records():
         (row,) = [line for line in page.splitlines() if line.startswith(f"| `{record.__name__}` |")]
         assert [
-            name for name in record._defaults if name not in ("at", "bridge") and f"`{name}: " not in row
+            name
+            for name in record._defaults
+            if name not in ("at", "bridge") and f"`{name}: " not in row
         ] == []

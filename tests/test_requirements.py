@@ -16,7 +16,9 @@ from .requirements import QUOTATIONS, REQUIREMENTS, SOURCES, page
 ROOT = Path(__file__).parents[1]
 ROWS = {row.id: row for row in REQUIREMENTS}
 
-ADDED = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]["addopts"]
+ADDED = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"][
+    "addopts"
+]
 BEHIND_A_MARKER = re.compile(
     rf"mark\.({'|'.join(ADDED[-1].split()[1::3])})\b"
 )  # "not crash and not campaign ..."
@@ -41,7 +43,9 @@ def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
     """All nodes outside the bodies of functions, each with whether it is in no test behind a marker."""
     nodes: list[tuple[ast.AST, bool]] = [(tree, True)]
     for node, was_run in nodes:
-        is_run = was_run and not any(BEHIND_A_MARKER.search(ast.unparse(mark)) for mark in _marks(node))
+        is_run = was_run and not any(
+            BEHIND_A_MARKER.search(ast.unparse(mark)) for mark in _marks(node)
+        )
         yield node, is_run
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         children = node.decorator_list if is_function else ast.iter_child_nodes(node)
@@ -75,7 +79,9 @@ def claimed() -> dict[str, list[tuple[str, bool]]]:
 def test_every_row_of_the_five_specifications_is_listed():
     """R1 to R19, C1 to C10, S1 to S11, G1 to G10, V1 to V16, and X1 to X20 beyond them, are there, once, in order."""
     sizes = {"R": 19, "C": 10, "S": 11, "G": 10, "V": 16, "X": 20}
-    assert list(ROWS) == [f"{letter}{n}" for letter, size in sizes.items() for n in range(1, size + 1)]
+    assert list(ROWS) == [
+        f"{letter}{n}" for letter, size in sizes.items() for n in range(1, size + 1)
+    ]
     assert len(REQUIREMENTS) == len(ROWS)
     assert sizes.keys() == SOURCES.keys()
 
@@ -104,7 +110,11 @@ def _definitions(tree: ast.Module) -> dict[str, ast.stmt]:
     found: dict[str, ast.stmt] = {}
     for node in tree.body:
         match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 found[name] = node
             case ast.Assign():
                 names = [one for target in node.targets for one in ast.walk(target)]
@@ -123,20 +133,25 @@ def _source_of(path: Path, name: str) -> tuple[str, str]:
     defined = _definitions(tree)
     nodes = [defined[name]]
     for node in nodes:
-        used = [one.id if isinstance(one, ast.Name) else getattr(one, "arg", None) for one in ast.walk(node)]
+        used = [
+            one.id if isinstance(one, ast.Name) else getattr(one, "arg", None)
+            for one in ast.walk(node)
+        ]
         nodes += [defined[one] for one in used if one in defined and defined[one] not in nodes]
     lines = text.splitlines()
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(
-            node
-        ):
+        if isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        ) and ast.get_docstring(node):
             for number in range(node.body[0].lineno - 1, node.body[0].end_lineno or 0):
                 lines[number] = ""
     starts = [
-        min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))]) for node in nodes
+        min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+        for node in nodes
     ]
     source = "\n".join(
-        "\n".join(lines[start - 1 : node.end_lineno]) for start, node in zip(starts, nodes, strict=True)
+        "\n".join(lines[start - 1 : node.end_lineno])
+        for start, node in zip(starts, nodes, strict=True)
     )
     return "\n".join(ast.unparse(mark) for mark in [*_marks(defined[name]), *_marks(tree)]), source
 

@@ -24,7 +24,9 @@ def test_every_wrong_row_is_named():
     with pytest.raises(AssertionError) as failed:
         each_row("number", [1, 5, 2, 7])(below(5))()
     message = str(failed.value)
-    assert message.startswith("2 of 4 rows are wrong:\n[5-1] number=5\n    AssertionError: assert 5 < 5")
+    assert message.startswith(
+        "2 of 4 rows are wrong:\n[5-1] number=5\n    AssertionError: assert 5 < 5"
+    )
     assert "[7-3] number=7" in message
     assert isinstance(failed.value.__cause__, AssertionError)
 

@@ -38,13 +38,17 @@ fatal | Log + terminate | Complete session loss
 
 def _row(severity: rb.errors.Severity) -> list[str]:
     """The cells of the page's row about a severity."""
-    (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{severity}` |")]
+    (row,) = [
+        line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{severity}` |")
+    ]
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
 def _error(severity: rb.errors.Severity) -> rb.BridgeError:
     """A failure of this severity that repeating could help and that did not run."""
-    failure = rb.Failure.of("SYS_UNAVAILABLE", "down", severity=severity, executed=rb.errors.Executed.NO)
+    failure = rb.Failure.of(
+        "SYS_UNAVAILABLE", "down", severity=severity, executed=rb.errors.Executed.NO
+    )
     return errors.error_for(failure)
 
 
@@ -144,7 +148,9 @@ def test_each_level_does_what_its_row_says(line, caplog):
             "circuit break": rb.calls.circuit(ask).state == "open",
         }
     fatal = [code for code, row in errors.CODES.items() if row.severity is severity]
-    shown["terminate"] = level == "fatal" and meaning(rb.Failure.of(fatal[0]), ()) is LossAction.FAIL
+    shown["terminate"] = (
+        level == "fatal" and meaning(rb.Failure.of(fatal[0]), ()) is LossAction.FAIL
+    )
     done = [word for word in behaviour.removesuffix(" only").split(" + ") if word != "retry"]
     assert all(shown[word] for word in done)
     if behaviour.endswith(" only"):
@@ -152,7 +158,8 @@ def test_each_level_does_what_its_row_says(line, caplog):
 
 
 @pytest.mark.parametrize(
-    "severity", [severity for severity in rb.errors.Severity if severity is not rb.errors.Severity.ERROR]
+    "severity",
+    [severity for severity in rb.errors.Severity if severity is not rb.errors.Severity.ERROR],
 )
 def test_the_page_lists_the_codes_of_each_severity(severity):
     """All of them, but for the usual one."""
@@ -219,7 +226,10 @@ async def test_t04_any_other_severity_of_a_servers_error_is_a_message():
         message = await anext(aiter(client))
         assert message.payload["severity"] == "critical"
         assert client.health().state == "READY"
-    assert rb.classify({"error": FATAL | {"severity": "critical"}}).severity is rb.errors.Severity.CRITICAL
+    assert (
+        rb.classify({"error": FATAL | {"severity": "critical"}}).severity
+        is rb.errors.Severity.CRITICAL
+    )
     assert rb.classify({"error": FATAL | {"severity": "CRIT"}}).severity is rb.errors.Severity.ERROR
 
 
@@ -312,7 +322,11 @@ async def test_t04_a_severity_beside_the_error_is_data():
     @found.tool
     async def lint() -> dict[str, object]:
         """Lint."""
-        return {"isError": True, "content": [], "structuredContent": {"findings": 3, "severity": "fatal"}}
+        return {
+            "isError": True,
+            "content": [],
+            "structuredContent": {"findings": 3, "severity": "fatal"},
+        }
 
     assert (await found.call("lint", {})).failure.severity is rb.errors.Severity.ERROR
 

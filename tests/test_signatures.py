@@ -30,7 +30,9 @@ def _named(name: str) -> object:
 
 
 _VALUES = {name: _named(name) for name in (ROOT / "tests/public_names.txt").read_text().split()}
-NAMES = [name for name, value in _VALUES.items() if inspect.isclass(value) or inspect.isfunction(value)]
+NAMES = [
+    name for name, value in _VALUES.items() if inspect.isclass(value) or inspect.isfunction(value)
+]
 
 
 @cache
@@ -75,7 +77,11 @@ def _words(annotation: ast.expr) -> set[str]:
     for part in ast.walk(annotation):
         if isinstance(part, ast.Name):
             found.add(part.id)
-        elif isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value.isidentifier():
+        elif (
+            isinstance(part, ast.Constant)
+            and isinstance(part.value, str)
+            and part.value.isidentifier()
+        ):
             found.add(part.value)
     return found
 
@@ -85,10 +91,14 @@ def _explained(module: str, word: str) -> bool:
     top = _parsed(module).body
     for body in (top, *(node.body for node in top if isinstance(node, ast.If))):
         for node, following in pairwise([*body, None]):
-            if isinstance(node, ast.ImportFrom) and word in {one.asname or one.name for one in node.names}:
+            if isinstance(node, ast.ImportFrom) and word in {
+                one.asname or one.name for one in node.names
+            }:
                 return not (node.level and node.module) or _explained(_home(module, node), word)
             if isinstance(node, ast.Assign | ast.AnnAssign) and word in _targets(node):
-                is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+                is_text = isinstance(following, ast.Expr) and isinstance(
+                    following.value, ast.Constant
+                )
                 return is_text or bool(re.search("TypeVar|ParamSpec", ast.unparse(node)))
     return True
 

@@ -25,9 +25,7 @@ PAGES = {
 LOOK = """<script>addEventListener('load', function () { setTimeout(function () {
 parent.postMessage(JSON.stringify({inner: innerWidth, whole: document.documentElement.scrollWidth,
 header: getComputedStyle(document.querySelector('.md-header')).position}), '*') }, 50) })</script>"""
-FRAME = (
-    "<!DOCTYPE html><title></title><script>onmessage = function (one) { document.title = one.data }</script>"
-)
+FRAME = "<!DOCTYPE html><title></title><script>onmessage = function (one) { document.title = one.data }</script>"
 
 pytestmark = [
     pytest.mark.campaign,
@@ -63,10 +61,14 @@ def test_a_page_is_drawn(site, tmp_path, page):
 def test_a_page_fits_the_window(site, tmp_path, page, width):
     """In its style it does not scroll sideways: tables and code do, each in its own frame."""
     looked = (site / page).with_name("looked.html")
-    looked.write_text((site / page).read_text("utf-8").replace("</body>", f"{LOOK}</body>"), "utf-8")
+    looked.write_text(
+        (site / page).read_text("utf-8").replace("</body>", f"{LOOK}</body>"), "utf-8"
+    )
     framed = (site / page).with_name("framed.html")
     framed.write_text(f"{FRAME}<iframe width={width} height=900 src=looked.html></iframe>", "utf-8")
-    seen = browse(tmp_path, framed, "--window-size=1400,1000", "--virtual-time-budget=5000", "--dump-dom")
+    seen = browse(
+        tmp_path, framed, "--window-size=1400,1000", "--virtual-time-budget=5000", "--dump-dom"
+    )
     measured = json.loads(html.unescape(re.search("<title>(.*?)</title>", seen, re.DOTALL)[1]))
     assert measured["whole"] <= measured["inner"] <= width
     assert measured["header"] == "sticky"  # its style was read

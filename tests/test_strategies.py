@@ -78,7 +78,9 @@ def test_the_table_of_defaults_is_complete_and_true(name):
     """One row a field, in their order; each default evaluates to the field's own."""
     make = SUBJECTS[name]
     subject = make()
-    rows = {row[0].strip("`"): row[1] for row in _cells(_section(name, "Defaults")) if len(row) == 3}
+    rows = {
+        row[0].strip("`"): row[1] for row in _cells(_section(name, "Defaults")) if len(row) == 3
+    }
     fields = [field.name for field in attrs.fields(type(subject))]
     assert [field for field in rows if field in fields] == fields
     for field in fields:
@@ -91,7 +93,9 @@ def test_the_table_of_defaults_is_complete_and_true(name):
 def test_the_reasons_to_stop_are_all_there():
     """Every value of `failure.stopped` has its row on the page of Retry."""
     known = set(get_args(getattr(Stopped, "__value__", Stopped)))
-    assert known == {row[0].strip("`") for row in _cells(_section("retry", "Defaults")) if len(row) == 2}
+    assert known == {
+        row[0].strip("`") for row in _cells(_section("retry", "Defaults")) if len(row) == 2
+    }
 
 
 @each_row("name", NAMES)
@@ -110,7 +114,9 @@ def test_the_order_of_the_index_is_the_usual_one():
     places = [layer.usual_position for layer in PLACES]
     assert places == sorted(places)
     assert harmful(tuple(PLACES)) == ()
-    added = rb.Policy(rb.Retry()).replace(*(layer for layer in PLACES if not isinstance(layer, rb.Retry)))
+    added = rb.Policy(rb.Retry()).replace(
+        *(layer for layer in PLACES if not isinstance(layer, rb.Retry))
+    )
     assert [type(layer) for layer in added.layers] == [type(layer) for layer in PLACES]
 
 

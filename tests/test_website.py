@@ -20,7 +20,9 @@ from website.readme import packaged
 from website.release_notes import CHANGELOG, notes
 
 
-CODE = re.compile(r"^( *)```(?:python|bash|toml|yaml|console)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(
+    r"^( *)```(?:python|bash|toml|yaml|console)\n(.*?)^\1```", re.MULTILINE | re.DOTALL
+)
 pytestmark = pytest.mark.requirement("X11")
 
 
@@ -87,14 +89,21 @@ def test_a_link_out_of_the_site_is_refused():
 
 def test_a_link_to_what_the_site_leaves_out_keeps_its_text():
     """An empty path says that a file is left out on purpose."""
-    assert links.rewritten("[a trial](t.md): 5", "docs/a.md", "a.md", lambda _path, _text: "") == "a trial: 5"
+    assert (
+        links.rewritten("[a trial](t.md): 5", "docs/a.md", "a.md", lambda _path, _text: "")
+        == "a trial: 5"
+    )
 
 
 def test_links_are_moved_and_code_is_not():
     """A source file leads to the docstring of the name that the link shows; a block of code stays as it is."""
-    text = "[`Gap`](../../p.py) [x](../b.md#here) [y](https://host/)\n```\n[`Gap`](../../p.py)\n```\n"
+    text = (
+        "[`Gap`](../../p.py) [x](../b.md#here) [y](https://host/)\n```\n[`Gap`](../../p.py)\n```\n"
+    )
     goals = {"p.py": "api/n.md#rb.bridge.Gap", "docs/b.md": "b.md"}
-    moved = links.rewritten(text, "docs/reference/a.md", "reference/a.md", lambda path, _text: goals[path])
+    moved = links.rewritten(
+        text, "docs/reference/a.md", "reference/a.md", lambda path, _text: goals[path]
+    )
     assert moved == (
         "[`Gap`](../api/n.md#rb.bridge.Gap) [x](../b.md#here) [y](https://host/)\n```\n[`Gap`](../../p.py)\n```\n"
     )
@@ -108,7 +117,8 @@ def test_code_fits_its_column():
         for path in [*paths, ROOT / "examples/README.md", ROOT / "CONTRIBUTING.md"]
         for indent, block in CODE.findall(path.read_text("utf-8"))
         for line in block.splitlines()
-        if len(line.removeprefix(indent)) > 88 and "/home/you/" not in line  # an entry, as it is printed
+        if len(line.removeprefix(indent)) > 88
+        and "/home/you/" not in line  # an entry, as it is printed
     ]
     long += [
         (path.name, line)
@@ -166,7 +176,8 @@ def test_a_search_that_finds_another_page_first_is_a_problem(tmp_path):
     """The worker of the site is asked as a browser does; this one ranks by the order of the index."""
     index, worker = tmp_path / "search.json", tmp_path / "worker.js"
     index.write_text(
-        json.dumps({"config": {}, "items": [{"location": "a.html#x"}, {"location": "b.html"}]}), "utf-8"
+        json.dumps({"config": {}, "items": [{"location": "a.html#x"}, {"location": "b.html"}]}),
+        "utf-8",
     )
     worker.write_text(
         "let items; self.onmessage = ({data: {type, data}}) => { if (type === 0) { items = data.items; self.postMessage({type: 1}) }"
@@ -231,7 +242,9 @@ def test_the_changelog_is_that_of_a_first_release():
     lines = text.splitlines()
     assert (len(lines) <= 150, [line for line in lines if len(line) > 110]) == (True, [])
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Unreleased"]
-    assert not re.search(r"no longer|it was |before:|renamed|(?m:^### (?:Changed|Fixed|Removed))", text)
+    assert not re.search(
+        r"no longer|it was |before:|renamed|(?m:^### (?:Changed|Fixed|Removed))", text
+    )
     code = re.findall(r"`([^`]+)`", text)
     names = {name for one in code for name in re.findall(r"\brb((?:\.\w+)+)", one)}
     names |= {f".{one}" for one in code if re.fullmatch(r"[A-Z]\w+[a-z]\w*", one)}

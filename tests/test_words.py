@@ -14,14 +14,17 @@ def test_a_name_is_found_in_either_style(name):
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("from hypothesis import given\n@given(1)\ndef f(): ...\n", 0), ("f(given)\n", 1)]
+    ("text", "count"),
+    [("from hypothesis import given\n@given(1)\ndef f(): ...\n", 0), ("f(given)\n", 1)],
 )
 def test_the_decorator_of_hypothesis_has_the_name_that_it_has(text, count):
     """Nothing else may have it."""
     assert len(list(words.found_in("a.py", text))) == count
 
 
-@pytest.mark.parametrize("text", ["ungiven = placed = untold = 1\n", "# told\n", '"""told"""\n', "f'told'\n"])
+@pytest.mark.parametrize(
+    "text", ["ungiven = placed = untold = 1\n", "# told\n", '"""told"""\n', "f'told'\n"]
+)
 def test_other_words_and_texts_are_not(text):
     """Prose is read by people; a longer word is another one."""
     assert not list(words.found_in("a.py", text))

@@ -30,7 +30,11 @@ def found_in(path: str, text: str) -> Iterator[tuple[int, str]]:
     if words_of(Path(path).stem) & WORDS:
         yield 0, Path(path).stem
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.NAME and words_of(token.string) & WORDS and not _is_of_others(token):
+        if (
+            token.type == tokenize.NAME
+            and words_of(token.string) & WORDS
+            and not _is_of_others(token)
+        ):
             yield token.start[0], token.string
 
 
@@ -44,7 +48,11 @@ def _is_of_others(token: tokenize.TokenInfo) -> bool:
 
 def main() -> int:
     """Print each such name with its line; return 1 if there is any."""
-    paths = [path for room in ("resilient_bridge", "tests", "bench") for path in (ROOT / room).rglob("*.py")]
+    paths = [
+        path
+        for room in ("resilient_bridge", "tests", "bench")
+        for path in (ROOT / room).rglob("*.py")
+    ]
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in sorted(paths)

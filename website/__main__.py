@@ -29,12 +29,16 @@ def write(directory: Path) -> None:
         path.write_bytes(source.read_bytes())
     summary = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"]
     (directory / "docs/llms.txt").write_text(llms(pages, summary))
-    drawing = directory / "package/dist/mermaid.min.js"  # where `npm pack` has put it, if it was asked to
+    drawing = (
+        directory / "package/dist/mermaid.min.js"
+    )  # where `npm pack` has put it, if it was asked to
     extra = f"extra_javascript: [{drawing.name}]\n" if drawing.exists() else ""
     if drawing.exists():
         drawing.replace(directory / "docs" / drawing.name)
     settings = (ROOT / "website/mkdocs.yml").read_text().replace("SOURCE", json.dumps(str(ROOT)))
-    (directory / "mkdocs.yml").write_text(f"{settings}{extra}nav: {json.dumps(navigation(pages))}\n")
+    (directory / "mkdocs.yml").write_text(
+        f"{settings}{extra}nav: {json.dumps(navigation(pages))}\n"
+    )
 
 
 def finish(directory: Path) -> list[str]:

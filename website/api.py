@@ -10,7 +10,16 @@ import re
 
 HEAD = re.compile(r"^## (.+)$", re.MULTILINE)
 ROW = re.compile(r"^\| \[`([\w.]+)`\]\(", re.MULTILINE)
-NAMESPACES = {"agent", "errors", "events", "presets", "stores", "testing", "dialects", "agent.degradations"}
+NAMESPACES = {
+    "agent",
+    "errors",
+    "events",
+    "presets",
+    "stores",
+    "testing",
+    "dialects",
+    "agent.degradations",
+}
 
 
 def slug(head: str) -> str:

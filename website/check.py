@@ -52,7 +52,9 @@ def problems(directory: Path) -> list[str]:
             goal = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             goal = goal / "index.html" if goal.is_dir() else goal
             anchor = unquote(parts.fragment)
-            if not goal.exists() or (anchor and goal in pages and anchor not in pages[goal].anchors):
+            if not goal.exists() or (
+                anchor and goal in pages and anchor not in pages[goal].anchors
+            ):
                 found.append(f"{name}: {link} leads nowhere")
     listing = directory / "llms.txt"
     for link in re.findall(r"\]\(([^)]+)\)", listing.read_text()) if listing.exists() else ():

@@ -36,7 +36,9 @@ def tasks(text: str) -> dict[str, list[str]]:
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         head, _, body = part.partition("\n")
         paths = [
-            path for path in dict.fromkeys(re.findall(r"\((how-to/[\w-]+\.md)[)#]", body)) if path not in seen
+            path
+            for path in dict.fromkeys(re.findall(r"\((how-to/[\w-]+\.md)[)#]", body))
+            if path not in seen
         ]
         seen.update(paths)
         found[head] = paths

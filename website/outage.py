@@ -97,7 +97,9 @@ def _link(row: int, states: list[tuple[float, str]]) -> str:
     for (start, state), (end, _) in zip(states, [*states[1:], (_END, "")], strict=True):
         kind = "up" if state == "READY" else "wait" if state == "RECONNECTING" else "try"
         width = max(round(_SCALE * (min(end, _END) - start), 1), 2)
-        parts.append(f'<rect class="{kind}" x="{_x(start)}" y="{y - 7}" width="{width}" height="14"/>')
+        parts.append(
+            f'<rect class="{kind}" x="{_x(start)}" y="{y - 7}" width="{width}" height="14"/>'
+        )
     return "".join(parts)
 
 

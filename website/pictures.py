@@ -56,7 +56,11 @@ def terminal(title: str, lines: Sequence[str]) -> str:
 
 def _drawn(line: str, at: float) -> str:
     """Return one line of text; its length is given, so that columns stand below each other in any font."""
-    kind = ' class="dim"' if line.startswith("$ ") or line.split(maxsplit=1)[0] in {"what", "the"} else ""
+    kind = (
+        ' class="dim"'
+        if line.startswith("$ ") or line.split(maxsplit=1)[0] in {"what", "the"}
+        else ""
+    )
     shown = COLOURED.sub(
         lambda found: f'<tspan class="{_NAMES[COLOURS[found[0]]]}">{found[0]}</tspan>',
         html.escape(line, quote=False),

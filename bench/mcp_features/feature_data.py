@@ -36,7 +36,10 @@ NAMES = [
     "spawn",
     "probe",
 ]
-_HINTS = {"echo": {"readOnlyHint": True}, "wait": {"destructiveHint": False, "idempotentHint": True}}
+_HINTS = {
+    "echo": {"readOnlyHint": True},
+    "wait": {"destructiveHint": False, "idempotentHint": True},
+}
 TOOLS = [
     {
         "name": name,
@@ -55,10 +58,18 @@ TOOLS = [
     for name in NAMES
 ]
 PAGE = 5  # tools on a page: three pages
-PROMPTS = [{"name": "greet", "title": "Greet", "arguments": [{"name": "who", "required": True}], "x-p": 1}]
-RESOURCES = [{"uri": "feature://one", "name": "one", "size": 3, "annotations": {"priority": 0.5}, "x-r": 2}]
+PROMPTS = [
+    {"name": "greet", "title": "Greet", "arguments": [{"name": "who", "required": True}], "x-p": 1}
+]
+RESOURCES = [
+    {"uri": "feature://one", "name": "one", "size": 3, "annotations": {"priority": 0.5}, "x-r": 2}
+]
 TEMPLATES = [{"uriTemplate": "feature://{name}", "name": "any", "x-t": 3}]
-ERROR = {"code": -32042, "message": "URL elicitation required", "data": {"elicitations": [{"x": 1}, "ü"]}}
+ERROR = {
+    "code": -32042,
+    "message": "URL elicitation required",
+    "data": {"elicitations": [{"x": 1}, "ü"]},
+}
 NUMBERS = '{"content":[],"structuredContent":{"one":1.0,"big":123456789012345678901234567890,"exp":1E+2,"tiny":1e-400,"e":"\\u00fc"}}'
 CONTENTS = {
     "content": [

@@ -21,7 +21,9 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int, session: Callable[[Any], Any], written: Callable[[Any], str]) -> None:
+    def __init__(
+        self, port: int, session: Callable[[Any], Any], written: Callable[[Any], str]
+    ) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.new_session, self.written = session, written
         self.sessions: dict[str, tuple[Any, queue.Queue[Any]]] = {}
@@ -52,7 +54,11 @@ class Handler(BaseHTTPRequestHandler):
             opened.get("Mcp-Session-Id") or self.headers.get("Mcp-Session-Id", "")
         )
         if found is None:
-            gone = {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": "Session not found"}}
+            gone = {
+                "jsonrpc": "2.0",
+                "id": None,
+                "error": {"code": -32001, "message": "Session not found"},
+            }
             self._answer(404, json.dumps(gone))
         elif "id" not in message or "method" not in message:
             found[0].receive(message, None)

@@ -24,7 +24,9 @@ SERVER = Path(__file__).with_name("feature_server.py")
 COMMAND = (sys.executable, str(SERVER))
 
 
-def problems(target: Sequence[str] | str, headers: Mapping[str, str] | None = None) -> dict[str, str]:
+def problems(
+    target: Sequence[str] | str, headers: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """What is wrong with each row at a client of this command or URL; empty text if nothing is."""
     found = dict.fromkeys(ROWS, "")
     with connect(target, headers) as client:
@@ -124,7 +126,10 @@ def completion(client: Client, _: Mapping[str, Any]) -> None:
         "argument": {"name": "who", "value": "ü"},
         "context": {"arguments": {"a": "b"}},
     }
-    wanted = {"completion": {"values": ["ü!"], "total": 1, "hasMore": False}, "x-context": params["context"]}
+    wanted = {
+        "completion": {"values": ["ü!"], "total": 1, "hasMore": False},
+        "x-context": params["context"],
+    }
     same(result(client.request("completion/complete", params)), wanted)
 
 
@@ -191,7 +196,8 @@ def ids_as_they_were(client: Client, _: Mapping[str, Any]) -> None:
     """A string and a number of the same digits, at once; and ids that are falsy or strange."""
     numbers = [1001, "1001", 0, "", -5, "ü", 2**53]
     futures: list[Future[Any]] = [
-        client.begin("tools/call", {"name": "echo", "arguments": {"marker": repr(n)}}, n) for n in numbers
+        client.begin("tools/call", {"name": "echo", "arguments": {"marker": repr(n)}}, n)
+        for n in numbers
     ]
     answers = [future.result(20) for future in futures]
     same([answer["id"] for answer in answers], numbers)
@@ -212,7 +218,9 @@ def unknown_method(client: Client, _: Mapping[str, Any]) -> None:
 @row
 def cancellation(client: Client, _: Mapping[str, Any]) -> None:
     """It reaches the server, and the call has no answer."""
-    call = client.begin("tools/call", {"name": "wait", "arguments": {"marker": "stop"}}, "to-cancel")
+    call = client.begin(
+        "tools/call", {"name": "wait", "arguments": {"marker": "stop"}}, "to-cancel"
+    )
     client.wait_for(lambda: bool(client.notified("example.com/waiting")) or call.done(), 5)
     assert client.notified("example.com/waiting"), "the call never began"
     client.notify("notifications/cancelled", {"requestId": "to-cancel", "reason": "ü"})
@@ -222,10 +230,14 @@ def cancellation(client: Client, _: Mapping[str, Any]) -> None:
     else:
         raise AssertionError("the server never saw it")
     reasons = [
-        n["params"]["reason"] for n in seen["notifications"] if n["method"] == "notifications/cancelled"
+        n["params"]["reason"]
+        for n in seen["notifications"]
+        if n["method"] == "notifications/cancelled"
     ]
     same(reasons, ["ü"])
-    ids = [message.get("id") for message in map(json.loads, client.texts) if "method" not in message]
+    ids = [
+        message.get("id") for message in map(json.loads, client.texts) if "method" not in message
+    ]
     assert "to-cancel" not in ids, "a cancelled call was answered"
 
 
@@ -262,7 +274,12 @@ def log_messages(client: Client, _: Mapping[str, Any]) -> None:
     same(result(client.request("example.com/seen"))["level"], "debug")
     begin = len(client.notifications)
     client.call("logs")
-    params = {"level": "warning", "logger": "feature", "data": {"deep": [1, "ü"]}, "x-unknown": None}
+    params = {
+        "level": "warning",
+        "logger": "feature",
+        "data": {"deep": [1, "ü"]},
+        "x-unknown": None,
+    }
     wanted = [
         {"jsonrpc": "2.0", "method": "notifications/message", "params": params},
         {
@@ -294,7 +311,9 @@ def _asked(client: Client, method: str) -> None:
     answered = result(client.call("asks"))["structuredContent"]
     same(answered[method], {"result": ANSWERS.get(method, {})})
     params = next(
-        message.get("params", {}) for message in client.requests[begin:] if message["method"] == method
+        message.get("params", {})
+        for message in client.requests[begin:]
+        if message["method"] == method
     )
     same(params, server.ASKED[method])
 

@@ -108,7 +108,9 @@ class Session:
             if request is not None:
                 request.cancelled.set()
         if message["method"] == "example.com/poke":
-            self.push({"jsonrpc": "2.0", "method": "example.com/poked", "params": message.get("params")})
+            self.push(
+                {"jsonrpc": "2.0", "method": "example.com/poked", "params": message.get("params")}
+            )
 
     def _work(self, message: dict[str, Any], send: Any) -> None:
         key = (type(message["id"]), message["id"])
@@ -168,7 +170,11 @@ def _unsubscribe(request: Request) -> Any:
 
 def _complete(request: Request) -> Any:
     return {
-        "completion": {"values": [request.params["argument"]["value"] + "!"], "total": 1, "hasMore": False},
+        "completion": {
+            "values": [request.params["argument"]["value"] + "!"],
+            "total": 1,
+            "hasMore": False,
+        },
         "x-context": request.params.get("context"),
     }
 
@@ -181,7 +187,10 @@ def _prompt(request: Request) -> Any:
 def _read(request: Request) -> Any:
     uri = request.params["uri"]
     return {
-        "contents": [{"uri": uri, "blob": "AAEC", "mimeType": "x/y", "x-c": 1}, {"uri": uri, "text": "t"}]
+        "contents": [
+            {"uri": uri, "blob": "AAEC", "mimeType": "x/y", "x-c": 1},
+            {"uri": uri, "text": "t"},
+        ]
     }
 
 
@@ -205,7 +214,10 @@ def _task(request: Request) -> dict[str, Any]:
 
 def _task_result(request: Request) -> Any:
     task = _task(request)
-    return {"content": [], "_meta": {"io.modelcontextprotocol/related-task": {"taskId": task["taskId"]}}}
+    return {
+        "content": [],
+        "_meta": {"io.modelcontextprotocol/related-task": {"taskId": task["taskId"]}},
+    }
 
 
 def _task_cancel(request: Request) -> Any:
@@ -248,7 +260,11 @@ def _text(value: Any) -> Any:
 
 def _echo(request: Request) -> Any:
     """Everything of the request but the token, which belongs to each hop."""
-    meta = {key: value for key, value in request.params.get("_meta", {}).items() if key != "progressToken"}
+    meta = {
+        key: value
+        for key, value in request.params.get("_meta", {}).items()
+        if key != "progressToken"
+    }
     return {**_text("echo"), "structuredContent": {**request.params, "_meta": meta}}
 
 
@@ -283,7 +299,12 @@ def _changes(request: Request) -> Any:
 
 
 def _logs(request: Request) -> Any:
-    params = {"level": "warning", "logger": "feature", "data": {"deep": [1, "ü"]}, "x-unknown": None}
+    params = {
+        "level": "warning",
+        "logger": "feature",
+        "data": {"deep": [1, "ü"]},
+        "x-unknown": None,
+    }
     request.notify("notifications/message", params)
     request.notify("notifications/elicitation/complete", {"elicitationId": "e-1"})
     return _text("done")
@@ -293,7 +314,9 @@ def _asks(request: Request) -> Any:
     """Ask the client all that it declared, and whether it is there."""
     answers = {
         method: {
-            key: value for key, value in request.ask(method, params).items() if key in {"result", "error"}
+            key: value
+            for key, value in request.ask(method, params).items()
+            if key in {"result", "error"}
         }
         for method, params in {**ASKED, "ping": {}}.items()
     }
@@ -315,9 +338,17 @@ def _spawn(request: Request) -> Any:
     """A task, if the caller asks for one."""
     wanted = request.params.get("task")
     number = f"task-{len(request.session.tasks) + 1}"
-    task = {"taskId": number, "status": "working", "ttl": wanted["ttl"], "pollInterval": 5, "x-unknown": "ü"}
+    task = {
+        "taskId": number,
+        "status": "working",
+        "ttl": wanted["ttl"],
+        "pollInterval": 5,
+        "x-unknown": "ü",
+    }
     request.session.tasks[number] = task
-    request.notify("notifications/tasks/status", {**task, "status": "working", "statusMessage": "begun"})
+    request.notify(
+        "notifications/tasks/status", {**task, "status": "working", "statusMessage": "begun"}
+    )
     return {"task": task}
 
 

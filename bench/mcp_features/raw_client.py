@@ -52,7 +52,9 @@ class Client:
         """End the connection and what belongs to it."""
         raise NotImplementedError
 
-    def begin(self, method: str, params: Any = None, number: Any = None, **fields: Any) -> Future[Message]:
+    def begin(
+        self, method: str, params: Any = None, number: Any = None, **fields: Any
+    ) -> Future[Message]:
         """Send a request; the answer, whole, when it comes."""
         number = next(self._numbers) if number is None else number
         future: Future[Message] = Future()
@@ -75,14 +77,21 @@ class Client:
 
     def notify(self, method: str, params: Any = None) -> None:
         """Send a notification."""
-        self.write({"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})})
+        self.write(
+            {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})}
+        )
 
     def initialize(
-        self, capabilities: Mapping[str, Any] | None = None, version: str = "2025-11-25", **params: Any
+        self,
+        capabilities: Mapping[str, Any] | None = None,
+        version: str = "2025-11-25",
+        **params: Any,
     ) -> Message:
         """Open the session; the server's answer, whole."""
         opened = {"protocolVersion": version, "capabilities": dict(capabilities or {}), **params}
-        answer = self.request("initialize", {"clientInfo": {"name": "raw", "version": "0"}, **opened})
+        answer = self.request(
+            "initialize", {"clientInfo": {"name": "raw", "version": "0"}, **opened}
+        )
         self.notify("notifications/initialized")
         return answer
 
@@ -93,7 +102,9 @@ class Client:
 
     def notified(self, method: str) -> list[Any]:
         """The params of the notifications of that method."""
-        return [message.get("params") for message in self.notifications if message["method"] == method]
+        return [
+            message.get("params") for message in self.notifications if message["method"] == method
+        ]
 
     def take(self, text: str) -> None:
         """A message arrived."""
@@ -130,7 +141,10 @@ class Client:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -138,14 +152,20 @@ class Client:
 class Pipes(Client):
     """A command's standard input and output; `errors` is what it wrote to standard error."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__()
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment
+        )
         self.errors = b""
         self.noise: list[bytes] = []  # lines of its output that are no JSON objects
         self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._drain)]
+        self._threads = [
+            threading.Thread(target=work, daemon=True) for work in (self._read, self._drain)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -278,7 +298,9 @@ class Http(Client):
         if not text:  # an event that only has an id
             return
         message = json.loads(text)
-        if "MCP-Protocol-Version" not in self.headers and "protocolVersion" in (message.get("result") or {}):
+        if "MCP-Protocol-Version" not in self.headers and "protocolVersion" in (
+            message.get("result") or {}
+        ):
             self.headers["MCP-Protocol-Version"] = message["result"]["protocolVersion"]
         self.take(text)
 
@@ -292,7 +314,9 @@ class Http(Client):
         connection = self._connection()
         self._open.add(connection)
         try:
-            connection.request("GET", self._url.path, headers={**self.headers, "Accept": "text/event-stream"})
+            connection.request(
+                "GET", self._url.path, headers={**self.headers, "Accept": "text/event-stream"}
+            )
             response = connection.getresponse()
             self.has_stream = True
             if response.status == 200:

@@ -21,8 +21,16 @@ OPENED = {
 }
 ANSWERS: dict[str, Any] = {
     "roots/list": {"roots": [{"uri": "file:///ü", "name": "r", "x-root": 1}], "x-unknown": 1},
-    "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "4"}, "model": "m"},
-    "elicitation/create": {"action": "accept", "content": {"name": "ü"}, "_meta": {"example.com/a": 1}},
+    "sampling/createMessage": {
+        "role": "assistant",
+        "content": {"type": "text", "text": "4"},
+        "model": "m",
+    },
+    "elicitation/create": {
+        "action": "accept",
+        "content": {"name": "ü"},
+        "_meta": {"example.com/a": 1},
+    },
     "example.com/ask": {"vendor": "yes"},
 }
 REFUSED = {"code": -32042, "message": "not now", "data": {"why": ["ü"]}}

@@ -29,11 +29,15 @@ def calls_of(policy: object, path: str) -> Policy:
     return _calls_of(policy, path)
 
 
-def check_http_options(owner: str, idempotency_header: object, allow_plaintext_credentials: object) -> None:
+def check_http_options(
+    owner: str, idempotency_header: object, allow_plaintext_credentials: object
+) -> None:
     """Raise ConfigError if an HTTP option of `owner` is not valid."""
     named = isinstance(idempotency_header, str) and _HEADER_NAME.fullmatch(idempotency_header)
     if idempotency_header is not None and not named:
-        raise config_error(f"{owner}.idempotency_header", "the name of a header, or None", idempotency_header)
+        raise config_error(
+            f"{owner}.idempotency_header", "the name of a header, or None", idempotency_header
+        )
     check_flag(f"{owner}.allow_plaintext_credentials", allow_plaintext_credentials)
 
 
@@ -53,7 +57,9 @@ def plaintext_refused(scheme: str, origin: str, whose: str) -> BridgeError:
         Failure.of(
             "CONN_INSECURE",
             f"credentials over plaintext refused: wanted {scheme}://, got {origin}",
-            suggestions=(f"use {scheme}://, or the argument allow_plaintext_credentials of {whose}",),
+            suggestions=(
+                f"use {scheme}://, or the argument allow_plaintext_credentials of {whose}",
+            ),
         )
     )
 
@@ -62,4 +68,6 @@ def keyed(policy: Policy, key: str) -> Policy:
     """Return a copy of the policy in which each layer without a key gets `key` for its state."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user was warned when they created it
-        return Policy(*(layer.with_key(key) for layer in policy.layers), name=policy.name, state=policy.state)
+        return Policy(
+            *(layer.with_key(key) for layer in policy.layers), name=policy.name, state=policy.state
+        )

@@ -48,10 +48,14 @@ def checked_idempotent(passed: Idempotent | None, path: str) -> Idempotent | Non
     if callable(passed):
         called = getattr(type(passed), "__call__", None)  # noqa: B004 -- of an object whose `__call__` is async
         if inspect.iscoroutinefunction(passed) or inspect.iscoroutinefunction(called):
-            raise config_error(path, "a predicate that is no async function: nobody awaits it", passed)
+            raise config_error(
+                path, "a predicate that is no async function: nobody awaits it", passed
+            )
         return passed
     if isinstance(passed, str) or not isinstance(cast("object", passed), Collection):
-        raise config_error(path, "True, False, names of methods, or a callable that takes a Call", passed)
+        raise config_error(
+            path, "True, False, names of methods, or a callable that takes a Call", passed
+        )
     return frozenset(passed)
 
 

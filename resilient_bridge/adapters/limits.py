@@ -19,9 +19,15 @@ def checked_bytes(passed: Mapping[str, int] | None, path: str) -> Mapping[str, i
     return dict(passed or {})
 
 
-def named(method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+def named(
+    method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Return the arguments of a call by name, positional ones included."""
-    return {**dict(zip(signature(method).parameters, args, strict=False)), **kwargs} if args else kwargs
+    return (
+        {**dict(zip(signature(method).parameters, args, strict=False)), **kwargs}
+        if args
+        else kwargs
+    )
 
 
 def check_bytes(most: Mapping[str, int], arguments: Mapping[str, Any]) -> None:
@@ -33,7 +39,9 @@ def check_bytes(most: Mapping[str, int], arguments: Mapping[str, Any]) -> None:
         if name in arguments and (size := _size(arguments[name])) > limit:
             text = f"{name} exceeds maximum size: wanted at most {limit} bytes, got {size}"
             raise RejectedError(
-                Failure.of("SYS_TOO_LARGE", text, details={"argument": name, "size": size, "max": limit})
+                Failure.of(
+                    "SYS_TOO_LARGE", text, details={"argument": name, "size": size, "max": limit}
+                )
             )
 
 

@@ -143,7 +143,10 @@ def watched(made: AbstractAsyncContextManager[Any], look: Look) -> AbstractAsync
             "AbstractAsyncContextManager[Any]",
             dataclasses.replace(client, server=_ReportedTransport(http, client.server, look)),
         )
-    except (TypeError, ValueError):  # another release with other fields, or a cache that is kept by the url
+    except (
+        TypeError,
+        ValueError,
+    ):  # another release with other fields, or a cache that is kept by the url
         return made
 
 
@@ -172,7 +175,11 @@ class _ReportedTransport(AbstractAsyncContextManager[Any]):
         await watch_answer(response.request, response, self._look)
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> bool | None:
         return await self._stack.__aexit__(kind, error, trace)
 
@@ -191,7 +198,11 @@ def never_sent_for(cause: BaseException | None, call: Call) -> bool:
     It does if the request that was refused is the first one of this call.
     """
     method = _METHODS.get(call.method)
-    if method is None or not isinstance(cause, Exception) or classify(cause).executed is not Executed.NO:
+    if (
+        method is None
+        or not isinstance(cause, Exception)
+        or classify(cause).executed is not Executed.NO
+    ):
         return False
     try:
         sent = mapping_of(json.loads(cast("Any", cause).request.content))

@@ -48,7 +48,11 @@ def with_class_of(error: BridgeError, cause: BaseException | None) -> BridgeErro
         kind: Any = _both(own, other)
         made = kind.__base__.__new__(kind, error.failure)
         cast("dict[str, Any]", vars(made)).update(
-            {name: value for name, value in vars(cause).items() if name not in ("__notes__", ATTRIBUTE)}
+            {
+                name: value
+                for name, value in vars(cause).items()
+                if name not in ("__notes__", ATTRIBUTE)
+            }
             | vars(error)
         )
         made.args = error.args

@@ -132,9 +132,13 @@ class ConnectionStates(Value):
         server, extension = self.server, self.extension
         found: list[str] = []
         if extension != "disconnected" and server == "down":
-            found.append(f"extension: wanted disconnected while the server is down, got {extension}")
+            found.append(
+                f"extension: wanted disconnected while the server is down, got {extension}"
+            )
         if server == "booting" and self.circuit == "closed":
-            found.append("circuit: wanted open or half-open while the server is booting, got closed")
+            found.append(
+                "circuit: wanted open or half-open while the server is booting, got closed"
+            )
         if extension != "disconnected" and self.polling == "stopped":
             found.append(f"polling: wanted running while the extension is {extension}, got stopped")
         return tuple(found)
@@ -207,7 +211,9 @@ class ConnectionTracker:
             self._lasting = found
             if new:
                 recent = tuple(self._changes)
-                self._reports.append(Diagnostics(at=at, violations=new, states=states, changes=recent))
+                self._reports.append(
+                    Diagnostics(at=at, violations=new, states=states, changes=recent)
+                )
         if new:
             say("warning", f"impossible connection state after {shown}: {'; '.join(new)}")
         return states

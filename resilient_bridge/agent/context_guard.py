@@ -92,7 +92,9 @@ class ContextGuard:
         if not is_count(limit):
             raise config_error("ContextGuard.limit", "a whole number of at least 1", limit)
         if not is_count(reserve, 0) or reserve >= limit:
-            raise config_error("ContextGuard.reserve", "a whole number from 0 to below the limit", reserve)
+            raise config_error(
+                "ContextGuard.reserve", "a whole number from 0 to below the limit", reserve
+            )
         if not callable(count):
             raise config_error("ContextGuard.count", "a function of messages and tools", count)
         if not (compact is None or callable(compact)):
@@ -188,7 +190,9 @@ class ContextGuard:
                 raise
             refused = error
         try:
-            fitting = await self._compacted(fitting, tools, tokens, max(1, tokens * 4 // 5), refused)
+            fitting = await self._compacted(
+                fitting, tools, tokens, max(1, tokens * 4 // 5), refused
+            )
         finally:
             del refused  # its traceback holds this frame
             await self._tell()
@@ -215,7 +219,9 @@ class ContextGuard:
         if taken >= room:
             raise self._overflow("reduce_tools", before, refused, tools_tokens=taken) from refused
         if self._compact is None:
-            raise self._overflow("compact_history", before, refused, tools_tokens=taken) from refused
+            raise self._overflow(
+                "compact_history", before, refused, tools_tokens=taken
+            ) from refused
         target, after = room - taken, before
         for _ in range(_TRIES):
             found = _messages_of(await _result(self._compact(list(messages), target)))
@@ -280,7 +286,9 @@ async def _result(answer: Any) -> Any:
 
 def _messages_of(answer: object) -> list[Any]:
     if not isinstance(answer, Sequence) or isinstance(answer, str | bytes):
-        raise config_error("ContextGuard.compact", "a function that returns messages", type(answer).__name__)
+        raise config_error(
+            "ContextGuard.compact", "a function that returns messages", type(answer).__name__
+        )
     return list(cast("Any", answer))
 
 

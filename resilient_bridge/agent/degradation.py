@@ -78,7 +78,9 @@ class Degradation(Generic[M]):
         self._on = as_whats(on)
         check_whats("Degradation.on", self._on)
         self._restore_after = (
-            None if restore_after is None else read_seconds("Degradation.restore_after", restore_after)
+            None
+            if restore_after is None
+            else read_seconds("Degradation.restore_after", restore_after)
         )
         self._may_follow = self._permitted(may_have_run, idempotent)
         self._lock = new_lock()
@@ -125,7 +127,9 @@ class Degradation(Generic[M]):
             parts = [self._up(self._at, "reset")] if self._at else []
         _tell(parts)
 
-    async def call(self, functions: Mapping[M, Callable[..., Any]], /, *args: Any, **kwargs: Any) -> Any:
+    async def call(
+        self, functions: Mapping[M, Callable[..., Any]], /, *args: Any, **kwargs: Any
+    ) -> Any:
         """Call the function, sync or async, of the present mode; after a failure step down and call
         the next.
 
@@ -167,11 +171,17 @@ class Degradation(Generic[M]):
 
     def _matching(self, error: Failure | BaseException) -> Failure | None:
         failure = _failure_of(error)
-        return failure if failure is not None and (not self._on or matches_ended(self._on, failure)) else None
+        return (
+            failure
+            if failure is not None and (not self._on or matches_ended(self._on, failure))
+            else None
+        )
 
     def _gave_way(self, error: Exception, mode_index: int) -> bool:
         """Step below a mode that failed; False if `on` names other failures."""
-        failure = self._matching(error)  # a local of the caller would form a cycle with the traceback
+        failure = self._matching(
+            error
+        )  # a local of the caller would form a cycle with the traceback
         if failure is not None:
             self._step_down(failure, mode_index)
         return failure is not None
@@ -238,20 +248,26 @@ class Degradation(Generic[M]):
         if isinstance(may_have_run, bool):
             return self.modes if may_have_run or idempotent else ()
         if isinstance(may_have_run, str | bytes) or not isinstance(may_have_run, Collection):
-            raise config_error("Degradation.may_have_run", "True, False or a list of modes", may_have_run)
+            raise config_error(
+                "Degradation.may_have_run", "True, False or a list of modes", may_have_run
+            )
         named = cast("Collection[object]", may_have_run)
         places = [self._index_of(mode, "may_have_run") for mode in named]
         return self.modes if idempotent else tuple(self.modes[index] for index in places)
 
     def _index_of(self, mode: object, path: str) -> int:
         if mode not in self.modes:
-            raise config_error(f"Degradation.{path}", f"one of {', '.join(map(str, self.modes))}", mode)
+            raise config_error(
+                f"Degradation.{path}", f"one of {', '.join(map(str, self.modes))}", mode
+            )
         return self.modes.index(mode)
 
     def _places(self, functions: Mapping[M, Callable[..., Any]]) -> list[int]:
         """Return the indexes of the modes with a function, best first."""
         if not functions:
-            raise config_error("Degradation.call.functions", "a function for one mode at least", "none")
+            raise config_error(
+                "Degradation.call.functions", "a function for one mode at least", "none"
+            )
         for mode, function in functions.items():
             if not callable(function):
                 path = f"Degradation.call.functions[{mode}]"
@@ -264,7 +280,9 @@ class Degradation(Generic[M]):
                 "SYS_UNAVAILABLE",
                 f"{self.name} is degraded to {self.modes[self._at]}, and there is no function for that",
                 executed=Executed.NO,
-                suggestions=("give a function for the last mode, or wait until the capability is restored",),
+                suggestions=(
+                    "give a function for the last mode, or wait until the capability is restored",
+                ),
             )
         )
 
@@ -336,7 +354,9 @@ def _did_not_run(error: Exception) -> bool:
     requests.
     """
     failure, record = failure_or_none(error), record_of(error)
-    is_proven = failure is not None and failure.executed is Executed.NO and failure.proof in OWN_WORDS
+    is_proven = (
+        failure is not None and failure.executed is Executed.NO and failure.proof in OWN_WORDS
+    )
     return is_proven and (record is None or record.crossed == 0)
 
 
@@ -370,7 +390,11 @@ def _checked(modes: tuple[M, ...]) -> tuple[M, ...]:
         raise config_error("Degradation.modes", "at least 2 modes, best first", modes)
     for index, mode in enumerate(modes):
         if not (is_number(mode) or (isinstance(mode, str) and mode)):
-            raise config_error(f"Degradation.modes[{index}]", "text that is not empty, or a number", mode)
+            raise config_error(
+                f"Degradation.modes[{index}]", "text that is not empty, or a number", mode
+            )
         if mode in modes[:index]:
-            raise config_error(f"Degradation.modes[{index}]", "a mode that is not there twice", mode)
+            raise config_error(
+                f"Degradation.modes[{index}]", "a mode that is not there twice", mode
+            )
     return modes

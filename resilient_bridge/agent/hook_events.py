@@ -21,7 +21,13 @@ from ..telemetry import emit
 
 
 HookName: TypeAlias = Literal[
-    "SessionStart", "SessionEnd", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop"
+    "SessionStart",
+    "SessionEnd",
+    "PreToolUse",
+    "PostToolUse",
+    "UserPromptSubmit",
+    "Stop",
+    "SubagentStop",
 ]
 """The name of a hook event."""
 
@@ -32,7 +38,9 @@ _DEEPEST: Final = 100
 _SHOWN: Final = 80
 # What `z.string().datetime()` accepts by default: UTC with Z; seconds and their fraction may be
 # left out.
-_STAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d(:[0-5]\d(?:\.\d+)?)?Z", re.ASCII)
+_STAMP: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d(:[0-5]\d(?:\.\d+)?)?Z", re.ASCII
+)
 
 # The constraint of a violation, and its message in the answer.
 _ROOT: Final = "one JSON object"
@@ -92,7 +100,9 @@ class HookEvent:
         body = _body(data)
         if isinstance(body, _Unreadable):
             raise _refused([_violation("$", _ROOT, body.reason)])
-        found = [_violation(name, *wrong) for name in _FIELDS if (wrong := _wrong(name, body[name]))]
+        found = [
+            _violation(name, *wrong) for name in _FIELDS if (wrong := _wrong(name, body[name]))
+        ]
         stamp = _moment(body["timestamp"])
         if found or stamp is None:
             raise _refused(found)
@@ -146,7 +156,9 @@ def _body(data: object) -> dict[str, Any] | _Unreadable:
     """
     if isinstance(data, Mapping):
         received = cast("Mapping[str, Any]", data)
-        return {name: _plain(name, received[name]) if name in received else _MISSING for name in _FIELDS}
+        return {
+            name: _plain(name, received[name]) if name in received else _MISSING for name in _FIELDS
+        }
     value = _read(data) if isinstance(data, (str, bytes, bytearray)) else data
     if isinstance(value, _Unreadable):
         return value
@@ -232,5 +244,11 @@ def _kind(value: object) -> str:
     """Return the name of the JSON type of a value, empty for any other object."""
     if value is None:
         return "null"
-    names = ((bool, "boolean"), (str, "string"), ((int, float), "number"), (list, "array"), (dict, "object"))
+    names = (
+        (bool, "boolean"),
+        (str, "string"),
+        ((int, float), "number"),
+        (list, "array"),
+        (dict, "object"),
+    )
     return next((name for kinds, name in names if isinstance(value, kinds)), "")

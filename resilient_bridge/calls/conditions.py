@@ -35,7 +35,10 @@ class Ask:
     __slots__ = ("_about", "_answers", "_conditions")
 
     def __init__(
-        self, conditions: Iterable[Callable[[Any], Any]], about: object, answers: dict[int, bool | Exception]
+        self,
+        conditions: Iterable[Callable[[Any], Any]],
+        about: object,
+        answers: dict[int, bool | Exception],
     ) -> None:
         self._conditions = tuple(conditions)
         self._about = about
@@ -54,7 +57,9 @@ class Ask:
                 self._answers[id(condition)] = wrong
 
 
-def knowing(answers: dict[int, bool | Exception] | None, function: Callable[..., T], *args: Any) -> T:
+def knowing(
+    answers: dict[int, bool | Exception] | None, function: Callable[..., T], *args: Any
+) -> T:
     """Call the function with the condition answers collected before, if there are any."""
     if answers is None:
         return function(*args)
@@ -68,9 +73,13 @@ def knowing(answers: dict[int, bool | Exception] | None, function: Callable[...,
 def conditions(layer: Layer | None) -> tuple[Any, ...]:
     """Return the conditions that a layer evaluates for a failure."""
     these: list[Any] = (
-        [] if layer is None else [what for name in layer.conditions_in for what in getattr(layer, name)]
+        []
+        if layer is None
+        else [what for name in layer.conditions_in for what in getattr(layer, name)]
     )
-    return tuple(what for what in these if is_condition(what) and not is_tenacity(what, "retry_base"))
+    return tuple(
+        what for what in these if is_condition(what) and not is_tenacity(what, "retry_base")
+    )
 
 
 def check_conditions(layers: Iterable[Layer], form: str, name: str) -> None:
@@ -83,7 +92,11 @@ def check_conditions(layers: Iterable[Layer], form: str, name: str) -> None:
         on_result = [] if asked is None else [asked]
         for condition in (*conditions(layer), *theirs, *on_result):
             if is_async(condition):
-                where = "a block cannot wait where it ends" if form == "async_block" else "it is not async"
+                where = (
+                    "a block cannot wait where it ends"
+                    if form == "async_block"
+                    else "it is not async"
+                )
                 refuse(
                     f"{type(layer).__name__} on {name}",
                     f"a condition that is no async function: {where}",

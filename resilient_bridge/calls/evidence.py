@@ -41,12 +41,16 @@ def failure_in(attempt: CallFrame, error: BaseException) -> Failure | None:
     return failure
 
 
-def proven(plan: Planned, attempt: CallFrame, failure: Failure, error: BaseException | None) -> Failure:
+def proven(
+    plan: Planned, attempt: CallFrame, failure: Failure, error: BaseException | None
+) -> Failure:
     """Return the failure of an attempt, with a proof if one holds; without one it may have run."""
     if failure.executed is not Executed.NO or attempt.is_rejected:
         return failure
     # A request that our own layer refused is not the request that was sent.
-    is_of_the_request = attempt.requests == 0 or (attempt.requests == 1 and failure.proof != OWN_LAYER)
+    is_of_the_request = attempt.requests == 0 or (
+        attempt.requests == 1 and failure.proof != OWN_LAYER
+    )
     if plan.proofs == "all" or (plan.proofs == "request" and is_of_the_request):
         return failure
     if failure.proof in OWN_WORDS:

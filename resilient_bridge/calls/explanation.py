@@ -45,7 +45,9 @@ class Explanation:
     warnings: tuple[str, ...]
 
     @classmethod
-    def of(cls, layers: tuple[Layer, ...], state: SharedState | None = None, repeats: str = "") -> Self:
+    def of(
+        cls, layers: tuple[Layer, ...], state: SharedState | None = None, repeats: str = ""
+    ) -> Self:
         """Compute it; `repeats` says which repeats are allowed for the protected function."""
         calls, seconds = _calls(layers), _seconds(layers)
         order = [f"{index}. {layer!r}: {layer.summary()}" for index, layer in enumerate(layers, 1)]
@@ -111,14 +113,21 @@ def _waits(retry: Retry, repeats: int) -> float:
 
 def _shared(layers: tuple[Layer, ...], state: SharedState) -> tuple[str, ...]:
     """Return what is shared between processes, and what is not although one might expect it."""
-    shared = " and ".join(sorted(layer.shared_state for layer in layers if layer.shared_state)) or "nothing"
+    shared = (
+        " and ".join(sorted(layer.shared_state for layer in layers if layer.shared_state))
+        or "nothing"
+    )
     alone = [type(layer).__name__ for layer in layers if layer.has_local_state]
     own = f"; of this process alone: {', '.join(alone)}" if alone else ""
     return (f"shared through {state!r}: {shared}{own}",)
 
 
 def _count(calls: float) -> str:
-    return "no limit to the calls" if math.isinf(calls) else f"{calls:.0f} call{'s' if calls != 1 else ''}"
+    return (
+        "no limit to the calls"
+        if math.isinf(calls)
+        else f"{calls:.0f} call{'s' if calls != 1 else ''}"
+    )
 
 
 def _span(seconds: float) -> str:

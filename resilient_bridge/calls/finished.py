@@ -30,14 +30,18 @@ def call_returned(plan: Planned, first: CallFrame, *, fell_back: bool = False) -
     if plan.form.endswith("stream") or not HUB.listening:
         return
     failure: Failure | None = first.answered
-    outcome: events.CallOutcome = "fell_back" if fell_back else "ok" if failure is None else "failed"
+    outcome: events.CallOutcome = (
+        "fell_back" if fell_back else "ok" if failure is None else "failed"
+    )
     tell_finished(plan, outcome, _attempts(first, None), _seconds(first), first.waited, failure)
 
 
 def call_ended(plan: Planned, first: CallFrame, error: BaseException) -> None:
     """Report a call that has raised."""
     if HUB.listening:  # also for a stream: it has not started
-        tell_finished(plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error))
+        tell_finished(
+            plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error)
+        )
 
 
 def block_finished(plan: Planned, first: CallFrame, error: BaseException | None) -> None:
@@ -87,7 +91,10 @@ def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
 
 
 def rejected(
-    name: str, by: Literal["circuit", "bulkhead", "rate_limit", "budget"], key: str, failure: Failure
+    name: str,
+    by: Literal["circuit", "bulkhead", "rate_limit", "budget"],
+    key: str,
+    failure: Failure,
 ) -> None:
     """Report that a layer rejected an attempt."""
     if HUB.listening:
@@ -104,7 +111,9 @@ def _outcome_of(first: CallFrame, error: BaseException) -> tuple[events.CallOutc
 def _attempts(first: CallFrame, error: BaseException | None) -> int:
     if first.run is not None:
         return first.run.calls
-    return 0 if first.is_rejected or (isinstance(error, RejectedError) and not first.is_called) else 1
+    return (
+        0 if first.is_rejected or (isinstance(error, RejectedError) and not first.is_called) else 1
+    )
 
 
 def _seconds(first: CallFrame) -> float:

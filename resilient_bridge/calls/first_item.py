@@ -17,7 +17,9 @@ class StartedStream:
 
     __slots__ = ("attempts", "is_empty", "item", "items", "limits", "returned", "waited")
 
-    def __init__(self, items: Any, item: Any, *, is_empty: bool = False, returned: Any = None) -> None:
+    def __init__(
+        self, items: Any, item: Any, *, is_empty: bool = False, returned: Any = None
+    ) -> None:
         attempt = CURRENT.get()
         self.attempts = attempt.number  # for the event at the end of the stream
         self.waited = (attempt.first or attempt).waited

@@ -145,7 +145,11 @@ class CallFrame:
 
 
 def new_frame(
-    plan: Planned | None, outer: CallFrame | None, world: World, started: float, deadline_at: float | None
+    plan: Planned | None,
+    outer: CallFrame | None,
+    world: World,
+    started: float,
+    deadline_at: float | None,
 ) -> CallFrame:
     """Return a new attempt, or without a plan the boundary of a context."""
     attempt = CallFrame()
@@ -233,7 +237,8 @@ def is_retried_around() -> bool:
     """Return whether the code that runs is inside of an attempt of a policy with a Retry."""
     around = CURRENT.get()
     return around is not ROOT and (
-        (around.plan is not None and around.plan.attempts is not None) or bool(retries_around(around))
+        (around.plan is not None and around.plan.attempts is not None)
+        or bool(retries_around(around))
     )
 
 

@@ -99,7 +99,10 @@ class Guard:
 
 
 def not_admitted(
-    attempt: CallFrame, by: Literal["circuit", "bulkhead", "rate_limit"], key: str, error: RejectedError
+    attempt: CallFrame,
+    by: Literal["circuit", "bulkhead", "rate_limit"],
+    key: str,
+    error: RejectedError,
 ) -> None:
     """Record that a layer rejects the attempt: the function was not called."""
     attempt.is_rejected = True

@@ -21,7 +21,8 @@ def harmful(layers: tuple[Layer, ...]) -> tuple[str, ...]:
     found = [
         problem
         for number, layer in enumerate(layers)
-        if retry is not None and (problem := layer.outside_retry if number < retry else layer.inside_retry)
+        if retry is not None
+        and (problem := layer.outside_retry if number < retry else layer.inside_retry)
     ]
     deadline, timeout = only(layers, Deadline), only(layers, Timeout)
     # In a thread, the deadline ends the call through its timeout.

@@ -147,7 +147,9 @@ class Outcome(Generic[T]):
 
         code = self.exit_code
         fields: dict[str, Any] = {} if code is None else {"exit_code": code}
-        fields.update((name, text) for name in ("stderr", "stdout") if (text := self._printed(name)))
+        fields.update(
+            (name, text) for name in ("stderr", "stdout") if (text := self._printed(name))
+        )
         if self.failure is None:
             return as_line({"ok": True}, result=self._value if code is None else fields)
         return as_line(model_report(self.failure), **fields)

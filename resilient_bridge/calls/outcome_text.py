@@ -49,7 +49,9 @@ def as_line(report: Mapping[str, Any], **values: object) -> str:
     return json.dumps(line, ensure_ascii=False).translate(_BREAKS)
 
 
-def printed(name: str, value: object, error: BaseException | None, failure: Failure | None) -> object:
+def printed(
+    name: str, value: object, error: BaseException | None, failure: Failure | None
+) -> object:
     """Return a command's `exit_code`, `stdout` or `stderr`.
 
     From its error, the failure or its result; None if unknown.
@@ -100,7 +102,9 @@ def _taken_apart(value: Any, room: _Room, depth: int) -> Any:
     if type(value) in (int, float):
         text = repr(value)  # ValueError for an integer of thousands of digits
         room.remaining -= len(text)
-        return value if value - value == 0 else text  # as text for nan and infinity, which JSON does not have
+        return (
+            value if value - value == 0 else text
+        )  # as text for nan and infinity, which JSON does not have
     if isinstance(value, bytes | bytearray):
         return _fitting(_decoded(value, room.remaining), room)
     if isinstance(value, Mapping):

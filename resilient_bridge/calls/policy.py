@@ -76,12 +76,20 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
         path, kind = f"Policy.layers[{index}]", type(layer)
         if not isinstance(layer, Layer) or layer.usual_position is None:
             refuse(
-                path, "Retry, Breaker, Timeout, Deadline, Bulkhead, RateLimit, Fallback or a Policy", layer
+                path,
+                "Retry, Breaker, Timeout, Deadline, Bulkhead, RateLimit, Fallback or a Policy",
+                layer,
             )
         if kind in kinds:
-            refuse(path, f"one {kind.__name__} at most (put a second policy around the function)", layer)
+            refuse(
+                path,
+                f"one {kind.__name__} at most (put a second policy around the function)",
+                layer,
+            )
         if kind.__name__ == "Fallback" and any(other.__name__ == "Retry" for other in kinds):
-            refuse(path, "Fallback outside of Retry: inside, Retry would never see a failure", layer)
+            refuse(
+                path, "Fallback outside of Retry: inside, Retry would never see a failure", layer
+            )
         kinds.append(kind)
 
 
@@ -94,7 +102,9 @@ def _check_name(_: object, __: attrs.Attribute[Any], name: object) -> None:
 @takes("state", wanted="a redis:// URL, or env:NAME of one")
 def _check_state(_: object, __: attrs.Attribute[Any], state: object) -> None:
     if state is not None and (isinstance(state, type) or not isinstance(state, SharedState)):
-        refuse("Policy.state", "a RedisState, or None for circuits and budgets of this process", state)
+        refuse(
+            "Policy.state", "a RedisState, or None for circuits and budgets of this process", state
+        )
 
 
 def _state_of(layers: tuple[Any, ...]) -> SharedState | None:
@@ -131,7 +141,12 @@ class Protected(Generic[F_co]):
 
 
 def _as_decorator(
-    self: Policy, function: Any = None, /, *, idempotent: bool | None = None, name: str | None = None
+    self: Policy,
+    function: Any = None,
+    /,
+    *,
+    idempotent: bool | None = None,
+    name: str | None = None,
 ) -> None:
     """The arguments that a policy takes as a decorator."""
 
@@ -160,14 +175,18 @@ class Policy(Layer):
     layers: tuple[Layer, ...] = attrs.field(validator=_check_layers)
     name: str | None = attrs.field(default=None, validator=_check_name)
     state: SharedState | None = attrs.field(default=None, validator=_check_state)
-    _states: list[States] = attrs.field(factory=lambda: cast("list[States]", []), eq=False, init=False)
+    _states: list[States] = attrs.field(
+        factory=lambda: cast("list[States]", []), eq=False, init=False
+    )
     _compiled: dict[Any, Any] | None = attrs.field(default=None, eq=False, init=False)
 
     if TYPE_CHECKING:
 
         def __attrs_init__(self, layers: object, name: object, state: object) -> None: ...
 
-    def __init__(self, *layers: Layer, name: str | None = None, state: SharedState | None = None) -> None:
+    def __init__(
+        self, *layers: Layer, name: str | None = None, state: SharedState | None = None
+    ) -> None:
         """Compose the layers, and flatten policies; their `state` is used if none is given."""
         self.__attrs_init__(_as_layers(layers), name, _state_of(layers) if state is None else state)
         from .layer_order import harmful
@@ -186,7 +205,9 @@ class Policy(Layer):
         self, function: Function, /, *, idempotent: bool | None = ..., name: str | None = ...
     ) -> Protected[Function]: ...
     @overload
-    def __call__(self, /, *, idempotent: bool | None = ..., name: str | None = ...) -> PolicyDecorator: ...
+    def __call__(
+        self, /, *, idempotent: bool | None = ..., name: str | None = ...
+    ) -> PolicyDecorator: ...
     def __call__(
         self,
         function: Any = None,
@@ -288,7 +309,9 @@ class Policy(Layer):
 
                 raise argument_error(wrong_field(self, name, value, list(known)))
         layers: Any = fields.get("layers", self.layers)
-        return type(self)(*layers, **{name: fields.get(name, known[name]) for name in ("name", "state")})
+        return type(self)(
+            *layers, **{name: fields.get(name, known[name]) for name in ("name", "state")}
+        )
 
     def explain(self) -> Explanation:
         """Return what the policy means; it prints as text.
@@ -370,7 +393,9 @@ class Policy(Layer):
         return f"Policy({', '.join(parts)})"
 
 
-@attrs.define(unsafe_hash=True)  # not frozen: one is made for each `policy(idempotent=True).call(f)`
+@attrs.define(
+    unsafe_hash=True
+)  # not frozen: one is made for each `policy(idempotent=True).call(f)`
 class PolicyDecorator:
     """What `policy(idempotent=…)` returns.
 
@@ -410,7 +435,9 @@ class PolicyDecorator:
         """
         policy, kind = self.policy, None
         states = policy.own_states()
-        if type(function) is FunctionType and not function.__dict__:  # else it may be marked as another kind
+        if (
+            type(function) is FunctionType and not function.__dict__
+        ):  # else it may be marked as another kind
             flags = function.__code__.co_flags & _KINDS
             kind = flags, function.__module__, function.__qualname__, self.idempotent, self.name
             runner = policy.compiled.get(kind)
@@ -439,10 +466,14 @@ def _loop(policy: Policy, idempotent: bool | None, caller: FrameType) -> Attempt
         from .run.binding import undecided
 
         raise undecided(policy.name or "Policy.attempts", "policy.attempts(idempotent=True)")
-    return Attempts(policy, policy.own_states(), (caller.f_code, caller.f_lineno), idempotent=idempotent)
+    return Attempts(
+        policy, policy.own_states(), (caller.f_code, caller.f_lineno), idempotent=idempotent
+    )
 
 
-def _rebuild(layers: tuple[Layer, ...], name: str | None, state: SharedState | None = None) -> Policy:
+def _rebuild(
+    layers: tuple[Layer, ...], name: str | None, state: SharedState | None = None
+) -> Policy:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user was warned when it was made
         return Policy(*layers, name=name, state=state)
@@ -456,5 +487,7 @@ def _usual_index(layers: list[Layer], layer: Layer) -> int:
     own = layer.usual_position
     if own is None:
         refuse("Policy.replace", "layers", layer)
-    inner = (n for n, other in enumerate(layers) if other.usual_position and other.usual_position > own)
+    inner = (
+        n for n, other in enumerate(layers) if other.usual_position and other.usual_position > own
+    )
     return next(inner, len(layers))

@@ -39,7 +39,11 @@ def failure_of_result(result: object) -> Failure | None:
 
 def failure_of_answer(result: object) -> Failure | None:
     """Do the same for the answer of a tool or server, in which a mapping is read too."""
-    return None if type(result) in PLAIN_ANSWERS else _failure_of(result, PLAIN_ANSWERS, of_server=True)
+    return (
+        None
+        if type(result) in PLAIN_ANSWERS
+        else _failure_of(result, PLAIN_ANSWERS, of_server=True)
+    )
 
 
 RESULTS: Final = Reading(PLAIN, failure_of_result)

@@ -36,11 +36,15 @@ class States:
         "__weakref__", "_keys", "_own", "_pause", "compiled_for", "current", "logged", "name", "shared_as",
     )  # fmt: skip
 
-    def __init__(self, name: str, shared_as: str | None = None, *, shares_pause: bool = False) -> None:
+    def __init__(
+        self, name: str, shared_as: str | None = None, *, shares_pause: bool = False
+    ) -> None:
         self.name = name
         self._pause: Pause | None = shared_pause(name) if shares_pause else None
         self.shared_as = shared_as
-        self.logged: set[str] = set()  # the classes of which the log has said why they are not repeated
+        self.logged: set[str] = (
+            set()
+        )  # the classes of which the log has said why they are not repeated
         # The circuit in use, its own or shared: what `circuit(x)` shows.
         self.current: CircuitAsked | None = None
         self._keys: tuple[str, ...] = ()  # of the shared states that this owner has used
@@ -54,7 +58,9 @@ class States:
         key: str | None = cast("Any", settings).key
         if store is not None and names.shared is not None:
             key = self._shared_key(names.sort, settings, key)
-            found = self._own[f"shared {names.sort}"] = names.shared(store, key, settings, self._is_new(key))
+            found = self._own[f"shared {names.sort}"] = names.shared(
+                store, key, settings, self._is_new(key)
+            )
             return found
         if key is not None:
             return names.get(key, settings, warn=self._is_new(key))

@@ -33,7 +33,9 @@ class CallOnce:
 
     __slots__ = ("args", "function", "kwargs")
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         self.function = function
         self.args = args
         self.kwargs = kwargs
@@ -82,7 +84,9 @@ def settled(function: Callable[..., Any], result: Any) -> Any:
     if hasattr(result, "close"):
         result.close()  # otherwise Python warns that it was never awaited
     wanted = "an async function, or one that returns no awaitable"
-    raise config_error(getattr(function, "__qualname__", repr(function)), wanted, type(result).__name__)
+    raise config_error(
+        getattr(function, "__qualname__", repr(function)), wanted, type(result).__name__
+    )
 
 
 class Sleep:

@@ -99,7 +99,15 @@ _NAMES: Final = (
         "category",
     ),
 )
-_NUMBERS: Final = ("code", "status", "httpstatus", "httpstatuscode", "statuscode", "errorcode", "httpcode")
+_NUMBERS: Final = (
+    "code",
+    "status",
+    "httpstatus",
+    "httpstatuscode",
+    "statuscode",
+    "errorcode",
+    "httpcode",
+)
 _QUOTAS: Final = ("quotaid", "quotalimit")
 _ECHOES: Final = frozenset(  # what a request shown, and what a model wrote: not the server's words
     [
@@ -144,7 +152,17 @@ _XML_NAME: Final = re.compile(
     r"\b(?:exceptioncode|errorcode|code|type|reason)=[\"']([^\"'<>]{1,200})", re.IGNORECASE
 )
 _XML_NAMES: Final = frozenset(
-    ["code", "errorcode", "faultcode", "exceptioncode", "subcode", "status", "type", "value", "reason"]
+    [
+        "code",
+        "errorcode",
+        "faultcode",
+        "exceptioncode",
+        "subcode",
+        "status",
+        "type",
+        "value",
+        "reason",
+    ]
 )
 _XML_WORDS: Final = frozenset(
     [
@@ -164,7 +182,9 @@ _XML_WORDS: Final = frozenset(
         "summary",
     ]
 )
-_HEADING: Final = re.compile(r"<(?:h[1-3]|p|body|pre)[^<>]{0,200}>\s{0,40}([^<]{1,500})", re.IGNORECASE)
+_HEADING: Final = re.compile(
+    r"<(?:h[1-3]|p|body|pre)[^<>]{0,200}>\s{0,40}([^<]{1,500})", re.IGNORECASE
+)
 # The words by which Google tells one failure from another, beside a number.
 _CANONICAL: Final = frozenset(
     [
@@ -189,7 +209,16 @@ _CANONICAL: Final = frozenset(
 _LONGEST_WAIT: Final = 1e10
 _MOMENTS: Final = 1e8  # from here on a number is a time, not a wait
 _MOST_FIELDS: Final = 64  # of an object
-_FIRST: Final = ("error", "errors", "response", "message", "detail", "details", "innererror", "extensions")
+_FIRST: Final = (
+    "error",
+    "errors",
+    "response",
+    "message",
+    "detail",
+    "details",
+    "innererror",
+    "extensions",
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -240,7 +269,9 @@ def read_body(body: object, headers: object = None) -> ErrorBody:
         reading = _Reading()
         reading.all_of(cast("object", document))
         return _with_amazon(reading.content(), headers)
-    return _with_amazon(_of_text(_text_of(document if isinstance(document, str) else body)), headers)
+    return _with_amazon(
+        _of_text(_text_of(document if isinstance(document, str) else body)), headers
+    )
 
 
 def _with_amazon(content: ErrorBody, headers: object) -> ErrorBody:
@@ -292,7 +323,9 @@ def _of_page(text: str) -> ErrorBody:
     shown = [value for key, value in parts if key in _XML_WORDS and value and value not in names]
     if not shown:
         shown = [value for _, value in parts if " " in value]
-    return ErrorBody(names=tuple(names), message=shown[0] if shown else "", words="\n".join(shown).lower())
+    return ErrorBody(
+        names=tuple(names), message=shown[0] if shown else "", words="\n".join(shown).lower()
+    )
 
 
 @attrs.define
@@ -344,7 +377,11 @@ class _Reading:
                 yield cast("object", value)
         if len(mapping) <= 2:  # Bedrock's events: {"throttlingException": {"message": …}}
             for name, inner in mapping.items():
-                if isinstance(name, str) and name.endswith("Exception") and isinstance(inner, Mapping):
+                if (
+                    isinstance(name, str)
+                    and name.endswith("Exception")
+                    and isinstance(inner, Mapping)
+                ):
                     self.names.append(name)
                     self.decides = True
 
@@ -356,7 +393,9 @@ class _Reading:
             self.names.append(value[:200])
         self.quotas += [fields[key][:200] for key in _QUOTAS if isinstance(fields.get(key), str)]
         status: object = fields.get("status")
-        of_google = isinstance(fields.get("code"), int) and isinstance(status, str) and status in _CANONICAL
+        of_google = (
+            isinstance(fields.get("code"), int) and isinstance(status, str) and status in _CANONICAL
+        )
         self.decides = self.decides or of_google or isinstance(mapping.get("__type"), str)
         self.passing = self.passing or any(fields.get(key) is True for key in _TRANSIENT)
 

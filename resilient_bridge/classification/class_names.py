@@ -50,7 +50,9 @@ def named(package: str, name: str, /) -> Named:
 def _check(field: str, text: Any, wanted: str, part: str) -> None:
     top = text.partition(".")[0] if isinstance(text, str) else ""
     if not top.isidentifier():
-        raise config_error(f"named({field})", f'{wanted}, as in named("httpx", "ReadTimeout")', text)
+        raise config_error(
+            f"named({field})", f'{wanted}, as in named("httpx", "ReadTimeout")', text
+        )
     if top != text:
         raise config_error(f"named({field})", f"{part}, without a dot", text)
 
@@ -62,7 +64,9 @@ def meant(item: object, beside: object = None, words: Iterable[str] = ()) -> str
     """
     pair = _as_pair(item) or _as_pair(beside)
     if pair is not None:
-        return f"the name of a failure (a class of another package is named({pair[0]!r}, {pair[1]!r}))"
+        return (
+            f"the name of a failure (a class of another package is named({pair[0]!r}, {pair[1]!r}))"
+        )
     if not isinstance(item, str):
         return ""
     near = near_code(item, words)

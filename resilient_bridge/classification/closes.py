@@ -64,7 +64,10 @@ _SENT: Mapping[int, Finding] = {  # codes that mean something else when we send 
     1009: Finding(code="PROTO_MESSAGE_TOO_BIG", message="peer sent a message over the limit"),
     1011: _CLOSED,
 }
-_CLOSERS: Mapping[By, str] = {"peer": "connection closed by the peer", "us": "connection closed by us"}
+_CLOSERS: Mapping[By, str] = {
+    "peer": "connection closed by the peer",
+    "us": "connection closed by us",
+}
 _SILENCE = re.compile(r"\b(keep-?alive|heartbeat|pings?|pongs?|idle|inactiv\w*)\b", re.IGNORECASE)
 
 
@@ -83,7 +86,9 @@ def close_finding(code: int | None, text: str, by: By | None) -> Finding:
         finding = attrs.evolve(finding, message=finding.summary + short_of(text))
     return attrs.evolve(
         finding,
-        details={key: value for key, value in details.items() if value is not None or key == "close_by"},
+        details={
+            key: value for key, value in details.items() if value is not None or key == "close_by"
+        },
     )
 
 
@@ -101,7 +106,9 @@ def printed_close(text: str) -> Finding | None:
     if "close frame" not in text and "; then " not in text:
         return None
     if (first := _PRINTED.search(text)) is not None:
-        return close_finding(int(first[2]), first[3] or "", "peer" if first[1] == "received" else "us")
+        return close_finding(
+            int(first[2]), first[3] or "", "peer" if first[1] == "received" else "us"
+        )
     return close_finding(None, "", None) if _PRINTED_WITHOUT in text else None
 
 

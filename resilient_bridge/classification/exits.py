@@ -23,29 +23,47 @@ _READ: Final = 4_096
 _FAILED: Final = Finding(code="TOOL_EXECUTION_FAILED")
 _NOT_RUN: Final = Finding(code="SYS_CONFIG_INVALID")
 _LOST: Final = Finding(
-    code="TOOL_EXECUTION_FAILED", category=Category.TRANSPORT, retryable=True, executed=Executed.MAYBE
+    code="TOOL_EXECUTION_FAILED",
+    category=Category.TRANSPORT,
+    retryable=True,
+    executed=Executed.MAYBE,
 )
 _ONCE: Final = {"max_retries": 1}
 _CRASHED: Final = attrs.evolve(
-    _LOST, message="crashed", suggestions=("read its error output: a crash mostly comes back",), details=_ONCE
+    _LOST,
+    message="crashed",
+    suggestions=("read its error output: a crash mostly comes back",),
+    details=_ONCE,
 )
 
-_TIMED_OUT: Final = Finding(code="TOOL_TIMEOUT", message="ended by its time limit", executed=Executed.MAYBE)
+_TIMED_OUT: Final = Finding(
+    code="TOOL_TIMEOUT", message="ended by its time limit", executed=Executed.MAYBE
+)
 
 EXITS: Mapping[int, Finding] = {
     124: _TIMED_OUT,  # coreutils' timeout
     75: attrs.evolve(_FAILED, message="failed for now", retryable=True),  # EX_TEMPFAIL
-    77: attrs.evolve(_FAILED, message="permission denied", suggestions=hints("EACCES")),  # EX_NOPERM
+    77: attrs.evolve(
+        _FAILED, message="permission denied", suggestions=hints("EACCES")
+    ),  # EX_NOPERM
     # EX_CONFIG
-    78: attrs.evolve(_FAILED, message="configured wrongly", suggestions=("check its configuration",)),
+    78: attrs.evolve(
+        _FAILED, message="configured wrongly", suggestions=("check its configuration",)
+    ),
     126: attrs.evolve(
-        _NOT_RUN, message="command not executable", suggestions=("check its permissions and its format",)
+        _NOT_RUN,
+        message="command not executable",
+        suggestions=("check its permissions and its format",),
     ),
     127: attrs.evolve(
-        _NOT_RUN, message="command not found", suggestions=("check its spelling and the search path",)
+        _NOT_RUN,
+        message="command not found",
+        suggestions=("check its spelling and the search path",),
     ),
     130: Finding(
-        code="SYS_INTERNAL_ERROR", message="interrupted by the user", suggestions=("start it again",)
+        code="SYS_INTERNAL_ERROR",
+        message="interrupted by the user",
+        suggestions=("start it again",),
     ),
     134: _CRASHED,
     137: attrs.evolve(
@@ -126,7 +144,9 @@ def _called(error: Any) -> Finding:
 
 def _expired(error: Any) -> Finding:
     text = f"TimeoutExpired: {_program(error.cmd)} after {error.timeout} s"
-    return Finding(code="TOOL_TIMEOUT", details={**_printed(error.stderr, error.stdout), "error": text})
+    return Finding(
+        code="TOOL_TIMEOUT", details={**_printed(error.stderr, error.stdout), "error": text}
+    )
 
 
 def _program(command: object) -> str:

@@ -79,7 +79,9 @@ class Finding:
         source = cause if seen is None else seen
         if source is not None:
             text = raw_text(source)[: READ + 1].strip()  # redacted when it is read
-            details.setdefault("error", f"{class_name(source)}: {text}" if text else class_name(source))
+            details.setdefault(
+                "error", f"{class_name(source)}: {text}" if text else class_name(source)
+            )
         return Failure.of(
             self.code,
             self.message,

@@ -23,13 +23,17 @@ _UNREADABLE: Final = Finding(code="PROTO_INVALID_MESSAGE", message="answer is no
 def _api_error(error: Any) -> Finding:
     code, message = error.code, error.message
     text = message if isinstance(message, str) else ""
-    if isinstance(code, int) and 1000 <= code < 5000:  # its live API: a WebSocket close, not an HTTP status
+    if (
+        isinstance(code, int) and 1000 <= code < 5000
+    ):  # its live API: a WebSocket close, not an HTTP status
         return close_finding(code, text or str(error.details), "peer")
     headers: object = getattr(getattr(error, "response", None), "headers", None)
     if isinstance(code, int) and 400 <= code <= 599:
         return status_finding(code, headers, error.details)
     content = read_body(error.details)
-    found = bare_finding(attrs.evolve(content, names=(*content.names, *_word(error.status))), REJECTED)
+    found = bare_finding(
+        attrs.evolve(content, names=(*content.names, *_word(error.status))), REJECTED
+    )
     return REJECTED if found is None else found
 
 
@@ -50,8 +54,12 @@ def _auth_error(error: Any) -> Finding:
 RULES: Rules = {
     ("google", "APIError"): _api_error,
     ("google", "UnknownApiResponseError"): _UNREADABLE,
-    ("google", "TransportError"): Finding(code="CONN_UNREACHABLE", message="token server not reached"),
-    ("google", "DefaultCredentialsError"): Finding(code="SYS_CONFIG_INVALID", message="credentials missing"),
+    ("google", "TransportError"): Finding(
+        code="CONN_UNREACHABLE", message="token server not reached"
+    ),
+    ("google", "DefaultCredentialsError"): Finding(
+        code="SYS_CONFIG_INVALID", message="credentials missing"
+    ),
     ("google", "GoogleAuthError"): _auth_error,
 }
 

@@ -74,7 +74,10 @@ EXECUTIONS: Mapping[str, Execution] = {
     ),
     "EXECUTION_TIMEOUT": Execution(
         "TOOL_TIMEOUT",
-        ("raise its timeout_ms, or break it into smaller operations", "keep each operation under 2 s"),
+        (
+            "raise its timeout_ms, or break it into smaller operations",
+            "keep each operation under 2 s",
+        ),
     ),
     "EXECUTION_ERROR": Execution(
         "TOOL_EXECUTION_FAILED",

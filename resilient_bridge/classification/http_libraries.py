@@ -88,7 +88,9 @@ def carried_finding(error: Any) -> Finding | None:
         status, headers = getattr(error, "status_code", None), getattr(error, "headers", None)
         own: object = getattr(error, "body", None) or getattr(error, "error", None)
         body = cast("object", own) if isinstance(own, (str, bytes, Mapping, list)) else None
-        if not _is_failure(status) or (body is None and not callable(getattr(headers, "get", None))):
+        if not _is_failure(status) or (
+            body is None and not callable(getattr(headers, "get", None))
+        ):
             return None
     return attrs.evolve(status_finding(status, headers, body), executed=_MAYBE, proof="")
 
@@ -108,14 +110,20 @@ def _raised_status(error: Any) -> Finding | None:
 def _connection(error: BaseException) -> Finding:
     """The rule without a known error below (raised by hand, or unpickled): the text may help."""
     found = text_finding(own_words(error, "requests", "urllib3", "aiohttp"))
-    return _UNREACHED if found is None else attrs.evolve(found, category=None, executed=_MAYBE, proof="")
+    return (
+        _UNREACHED
+        if found is None
+        else attrs.evolve(found, category=None, executed=_MAYBE, proof="")
+    )
 
 
 def _status_in_words(error: BaseException) -> Finding | None:
     """The rule for urllib3's retries that ended with a status: `too many 503 error responses`."""
     words = own_words(error, "urllib3").split()
     return (
-        text_finding(f"status code {words[2]}") if words[:2] == ["too", "many"] and len(words) > 2 else None
+        text_finding(f"status code {words[2]}")
+        if words[:2] == ["too", "many"] and len(words) > 2
+        else None
     )
 
 
@@ -140,7 +148,9 @@ def _proxy_answer(error: Any) -> Finding:
 
 def _upgrade(error: Any) -> Finding:
     if error.status < 400:
-        return Finding(code="PROTO_VIOLATION", message="websocket handshake not valid", executed=_MAYBE)
+        return Finding(
+            code="PROTO_VIOLATION", message="websocket handshake not valid", executed=_MAYBE
+        )
     return status_finding(error.status, error.headers, upgrade=True)
 
 
@@ -239,11 +249,22 @@ LEAVES: Final = frozenset(
 ONE_REQUEST: Final = "__rb_one_request__"
 """The attribute by which our adapters mark an error as that of one request."""
 _DEEP: Final = 8  # errors below each other
-_CONNECTING: Final = frozenset({("urllib3", "NewConnectionError"), ("aiohttp", "ClientConnectorError")})
-_TOO_LATE: Final = frozenset({("requests", "ConnectTimeout"), ("aiohttp", "ConnectionTimeoutError")})
+_CONNECTING: Final = frozenset(
+    {("urllib3", "NewConnectionError"), ("aiohttp", "ClientConnectorError")}
+)
+_TOO_LATE: Final = frozenset(
+    {("requests", "ConnectTimeout"), ("aiohttp", "ConnectionTimeoutError")}
+)
 _NOT_CONNECTED: Final = frozenset(
     getattr(errno, name)
-    for name in ("ECONNREFUSED", "ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN", "EADDRNOTAVAIL")
+    for name in (
+        "ECONNREFUSED",
+        "ENETUNREACH",
+        "EHOSTUNREACH",
+        "ENETDOWN",
+        "EHOSTDOWN",
+        "EADDRNOTAVAIL",
+    )
     if hasattr(errno, name)
 )
 
@@ -270,7 +291,9 @@ def proof_of(error: BaseException, root: BaseException) -> str:
         return "tls_failed"
     if chain & _TOO_LATE:
         return "connect_timeout"
-    if ("aiohttp", "ClientHttpProxyError") in chain or text_of(root).startswith("Tunnel connection failed: "):
+    if ("aiohttp", "ClientHttpProxyError") in chain or text_of(root).startswith(
+        "Tunnel connection failed: "
+    ):
         return "tunnel_refused"
     return "not_connected" if chain & _CONNECTING and number in _NOT_CONNECTED else ""
 

@@ -66,7 +66,11 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     known = KNOWN.get(type(error)) or dispatch(type(error))
     found = _find(root)
     if found is None and not is_root and not known.through:
-        root, found, is_root = error, _find(error), True  # nothing known below: classify the wrapper
+        root, found, is_root = (
+            error,
+            _find(error),
+            True,
+        )  # nothing known below: classify the wrapper
     record = record_of(error) or (None if is_root else record_of(root))
     if isinstance(found, Failure):
         if proof in OWN_WORDS and not is_root:
@@ -233,7 +237,11 @@ def _root(error: BaseException) -> tuple[BaseException, str | None]:
 def _below(error: BaseException) -> BaseException | None:
     try:
         # urllib3 wraps errors that it never raised: they are in its arguments, or in `reason`.
-        chain: tuple[object, ...] = (error.__cause__, error.__context__, getattr(error, "reason", None))
+        chain: tuple[object, ...] = (
+            error.__cause__,
+            error.__context__,
+            getattr(error, "reason", None),
+        )
         found = next((below for below in (*chain, *error.args[:2]) if _is_error(below)), None)
     except Exception:  # noqa: BLE001 (a class may put a property in their place)
         return None
@@ -279,7 +287,9 @@ def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure |
 
 def _most(executed: list[Executed]) -> Executed:
     """Return whether any of them ran, or may have run."""
-    return next((value for value in (Executed.YES, Executed.MAYBE) if value in executed), Executed.NO)
+    return next(
+        (value for value in (Executed.YES, Executed.MAYBE) if value in executed), Executed.NO
+    )
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -29,7 +29,9 @@ def is_session_error(error: Mapping[str, Any]) -> bool:
     It needs a code and a text that say so, and no data: a session of the application has some.
     """
     message = error.get("message")
-    is_text = isinstance(message, str) and SESSION_UNKNOWN.match(message.strip()[:_LOOKED_AT]) is not None
+    is_text = (
+        isinstance(message, str) and SESSION_UNKNOWN.match(message.strip()[:_LOOKED_AT]) is not None
+    )
     return is_text and error.get("code") in _OF_SESSIONS and error.get("data") is None
 
 
@@ -47,7 +49,9 @@ def is_session_unknown(status: int, body: bytes) -> bool:
         error.get("code"),
         error.get("message") or body_fields.get("message") or body_fields.get("error") or text,
     )
-    says_so = isinstance(message, str) and SESSION_UNKNOWN.match(message.strip()[:_LOOKED_AT]) is not None
+    says_so = (
+        isinstance(message, str) and SESSION_UNKNOWN.match(message.strip()[:_LOOKED_AT]) is not None
+    )
     if status == 404:
         return says_so or not isinstance(code, int) or code in _SAYS_SO
     return status in _BY_WORDS and says_so

@@ -54,7 +54,12 @@ _PASSED_ON = (
     "tool",
     "tool_call_id",
 )
-_RENAMED = {"current_phase": "phase", "currentPhase": "phase", "phase": "phase", "request_type": "received"}
+_RENAMED = {
+    "current_phase": "phase",
+    "currentPhase": "phase",
+    "phase": "phase",
+    "request_type": "received",
+}
 _LONGEST_TEXT: Final = 8_192
 _UNKNOWN = "SYS_UPSTREAM_REJECTED"
 
@@ -101,7 +106,9 @@ def coded_finding(text: str) -> Finding | None:
     one may be an ordinary word.
     """
     coded = _CODED.fullmatch(text[:_LONGEST_TEXT].strip())
-    if coded is None or (coded[2] is not None and coded[1] not in CODES and coded[1] not in ALIASES):
+    if coded is None or (
+        coded[2] is not None and coded[1] not in CODES and coded[1] not in ALIASES
+    ):
         return None
     return payload_finding({"code": coded[1], "message": coded[2] or ""}, unknown=None)
 
@@ -122,10 +129,21 @@ def report_finding(report: Mapping[Any, Any]) -> Finding | None:
 
     None for anything else.
     """
-    kind, message, recoverable = report.get("type"), report.get("message"), report.get("recoverable")
+    kind, message, recoverable = (
+        report.get("type"),
+        report.get("message"),
+        report.get("recoverable"),
+    )
     if kind == "context_overflow" and (sizes := _sizes(report)):
-        message, recoverable = message or f"context of {sizes[0]} tokens, wanted at most {sizes[1]}", False
-    if not isinstance(kind, str) or not isinstance(message, str) or not isinstance(recoverable, bool):
+        message, recoverable = (
+            message or f"context of {sizes[0]} tokens, wanted at most {sizes[1]}",
+            False,
+        )
+    if (
+        not isinstance(kind, str)
+        or not isinstance(message, str)
+        or not isinstance(recoverable, bool)
+    ):
         return None
     category = kind.upper() if kind.upper() in Category.__members__ and kind != "timeout" else None
     code = _TYPES.get(kind) or (CATEGORY_CODES[Category(category)] if category else _UNKNOWN)
@@ -196,7 +214,9 @@ def _details(payload: Mapping[Any, Any]) -> dict[str, Any]:
         pairs = cast("Mapping[object, Any]", reported).items()
         details.update({str(key): value for key, value in pairs if key not in OWN_DETAILS})
     details.update({key: payload[key] for key in _PASSED_ON if payload.get(key) is not None})
-    details.update({name: payload[key] for key, name in _RENAMED.items() if payload.get(key) is not None})
+    details.update(
+        {name: payload[key] for key, name in _RENAMED.items() if payload.get(key) is not None}
+    )
     if not is_count(details.get("max_retries", 0)):
         del details["max_retries"]
     return details
@@ -217,5 +237,7 @@ def _lines(value: object) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         return ()
     return tuple(
-        line for line in cast("Sequence[object]", value)[:10] if isinstance(line, str) and line.strip()
+        line
+        for line in cast("Sequence[object]", value)[:10]
+        if isinstance(line, str) and line.strip()
     )

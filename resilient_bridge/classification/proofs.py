@@ -47,7 +47,9 @@ PROOFS: Final[Mapping[str, Proof]] = MappingProxyType(
             "the request is written after the handshake",
         ),
         "tunnel_refused": Proof(
-            "the proxy made no tunnel", "the client's CONNECT", "the request is written into the tunnel"
+            "the proxy made no tunnel",
+            "the client's CONNECT",
+            "the request is written into the tunnel",
         ),
         "upgrade_refused": Proof(
             "the WebSocket upgrade was refused, or cut",

@@ -159,7 +159,9 @@ _KEYS: Final = frozenset(
     )
 )
 
-_USUAL: Final[Mapping[str, Finding]] = {  # where no status says it, or where the status is 400 for nearly all
+_USUAL: Final[
+    Mapping[str, Finding]
+] = {  # where no status says it, or where the status is 400 for nearly all
     **dict(
         _named(
             RATE,
@@ -192,7 +194,10 @@ _USUAL: Final[Mapping[str, Finding]] = {  # where no status says it, or where th
     ),
     "deadlineexceeded": attrs.evolve(_TIMEOUT, message="the provider's time was up"),
     **dict(
-        _named(EXPIRED, "ExpiredToken ExpiredTokenException RequestExpired token_expired PGRST301 PGRST303")
+        _named(
+            EXPIRED,
+            "ExpiredToken ExpiredTokenException RequestExpired token_expired PGRST301 PGRST303",
+        )
     ),
     **dict(
         _named(
@@ -202,7 +207,9 @@ _USUAL: Final[Mapping[str, Finding]] = {  # where no status says it, or where th
         )
     ),
     "requesttimetooskewed": _CLOCK,
-    **dict(_named(_LOGIN, "unauthenticated invalid_auth not_authed token_revoked account_inactive")),
+    **dict(
+        _named(_LOGIN, "unauthenticated invalid_auth not_authed token_revoked account_inactive")
+    ),
     **dict(
         _named(
             _FORBIDDEN,
@@ -324,7 +331,9 @@ def final_finding(
     found = words_finding(words, waits=wait is not None, of_google="resourceexhausted" in keys)
     if asked is not None and words.strip() == _WHOLE:
         found = None  # it says when it lets this through
-    shortest = min((seconds for seconds in (wait, asked) if seconds is not None), default=SHORT_WAIT + 1)
+    shortest = min(
+        (seconds for seconds in (wait, asked) if seconds is not None), default=SHORT_WAIT + 1
+    )
     return found or _made_of(listed, keys, words, status, soon=decided or shortest <= SHORT_WAIT)
 
 
@@ -364,7 +373,9 @@ def words_finding(words: str, *, waits: bool = False, of_google: bool = False) -
 def bare_words_finding(words: str, wait: float | None) -> Finding | None:
     """Return the verdict of a text that has neither a status nor an envelope, in lower case."""
     of_google = (
-        "resource_exhausted" in words or "resourceexhausted" in words or "quota exceeded for metric" in words
+        "resource_exhausted" in words
+        or "resourceexhausted" in words
+        or "quota exceeded for metric" in words
     )
     found = words_finding(words, waits=wait is not None, of_google=of_google)
     if found is not None:
@@ -416,7 +427,11 @@ def is_limited(
     the limit was hit, not only speak of it.
     """
     for name in names:
-        if _USUAL.get(name_key(name)) is RATE or name_key(name) in _CAPACITY or name_says(name) == "rate":
+        if (
+            _USUAL.get(name_key(name)) is RATE
+            or name_key(name) in _CAPACITY
+            or name_says(name) == "rate"
+        ):
             return True
     if wait is not None and wait <= SHORT_WAIT and says_quota(words):
         return True

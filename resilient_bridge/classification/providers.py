@@ -108,7 +108,9 @@ def _no_key(error: BaseException) -> Finding | None:
     if type(error) not in {ValueError, TypeError}:
         return None
     text = text_of(error)
-    provider = next((name for words, name in _NO_KEY.items() if text.strip('"').startswith(words)), None)
+    provider = next(
+        (name for words, name in _NO_KEY.items() if text.strip('"').startswith(words)), None
+    )
     if provider is None:
         return None
     message = _CREDENTIALS.message + short_of(text)
@@ -125,9 +127,15 @@ def _litellm_status(error: Any) -> Finding:
     status = _status_error(error)
     inside = document_in(str(error))
     content = read_body(str(error) if inside is None else inside[1])
-    named = attrs.evolve(content, names=(*read_body(error.body).names, *_named(error), *content.names))
+    named = attrs.evolve(
+        content, names=(*read_body(error.body).names, *_named(error), *content.names)
+    )
     found = lasting_finding(named)
-    return status if found is None else attrs.evolve(found, details={**status.details, **found.details})
+    return (
+        status
+        if found is None
+        else attrs.evolve(found, details={**status.details, **found.details})
+    )
 
 
 def _litellm_login(error: Any) -> Finding:
@@ -200,5 +208,8 @@ RULES: Rules = {
     },
 }
 
-PROVIDERS: Final = {("openai", "OpenAIError"): "openai", ("anthropic", "AnthropicError"): "anthropic"}
+PROVIDERS: Final = {
+    ("openai", "OpenAIError"): "openai",
+    ("anthropic", "AnthropicError"): "anthropic",
+}
 """The base class by which a provider's errors are recognised, and its id in the details."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 
-_AWAY: Final = frozenset({502, 503, 504, 520, 521, 522, 523, 524, 530})  # from 520 on: of Cloudflare
+_AWAY: Final = frozenset(
+    {502, 503, 504, 520, 521, 522, 523, 524, 530}
+)  # from 520 on: of Cloudflare
 
 
 def is_server_away(status: int) -> bool:

@@ -87,7 +87,10 @@ class InForce:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Remove it."""
         self.unregister()
@@ -135,7 +138,11 @@ class Registration(InForce):
             )
         fields: dict[str, Any] = {
             name: value
-            for name, value in (("kind", self.kind), ("category", self.category), ("executed", self.executed))
+            for name, value in (
+                ("kind", self.kind),
+                ("category", self.category),
+                ("executed", self.executed),
+            )
             if value is not None
         }
         if self.executed is not None:
@@ -165,7 +172,9 @@ class Registration(InForce):
 
     def _own_code(self) -> str | None:
         """Return the code for an error without a built-in rule."""
-        if self.category is not None and (self.kind is None or self.category is not Category.UPSTREAM):
+        if self.category is not None and (
+            self.kind is None or self.category is not Category.UPSTREAM
+        ):
             return CATEGORY_CODES[self.category]
         return None if self.kind is None else _KIND_CODES[self.kind]
 
@@ -183,7 +192,9 @@ def register(  # noqa: PLR0917 -- the fields of `classify.register`, in its orde
     if not _is_what(what, of_answers=answer is not None):
         raise config_error("classify.register.what", meant(what) or _WANTED, what)
     if answer is not None and (not callable(cast("object", answer)) or iscoroutinefunction(answer)):
-        raise config_error("classify.register.answer", "a plain function of the error or answer", answer)
+        raise config_error(
+            "classify.register.answer", "a plain function of the error or answer", answer
+        )
     _check("kind", kind, Kind)
     _check("category", category, Category)
     _check("executed", executed, Executed)
@@ -201,13 +212,17 @@ def register(  # noqa: PLR0917 -- the fields of `classify.register`, in its orde
     lines = _lines(suggestions)
     if not lines and all(value is None for value in (kind, category, code, executed, answer)):
         raise config_error(
-            "classify.register", "at least one of kind, category, code, executed, suggestions, answer", None
+            "classify.register",
+            "at least one of kind, category, code, executed, suggestions, answer",
+            None,
         )
     registration = Registration(what, kind, category, code, executed, lines, answer)
     Registration.in_force[registration.number] = registration
     if answer is not None and isinstance(what, type | Named):
         for plain in (PLAIN, PLAIN_ANSWERS):
-            plain.difference_update([cls for cls in list(plain) if _distance(what, cls) is not None])
+            plain.difference_update(
+                [cls for cls in list(plain) if _distance(what, cls) is not None]
+            )
     return registration
 
 
@@ -252,7 +267,9 @@ def taught(answer: object) -> Failure | None:
     for registration in _fitting(None, (answer,)) if Registration.in_force else ():
         spoken = None if registration.answer is None else _read(registration, (answer,))
         if spoken is not None:
-            return spoken.changed(Failure.of("SYS_UPSTREAM_REJECTED", executed=Executed.MAYBE), known=False)
+            return spoken.changed(
+                Failure.of("SYS_UPSTREAM_REJECTED", executed=Executed.MAYBE), known=False
+            )
     return None
 
 
@@ -286,7 +303,9 @@ def _read(registration: Registration, subjects: tuple[object, ...]) -> Registrat
     """
     for subject in subjects:
         what = registration.what
-        if subject is None or (isinstance(what, type | Named) and _class_rank(what, (subject,)) is None):
+        if subject is None or (
+            isinstance(what, type | Named) and _class_rank(what, (subject,)) is None
+        ):
             continue
         try:
             answer = cast("Answer", registration.answer)(readable(subject))
@@ -355,7 +374,9 @@ def seconds_in(value: object) -> float | None:
 
 def _lines_in(value: object) -> tuple[str, ...] | None:
     """Return the texts of a list or tuple, None for anything else."""
-    if not isinstance(value, tuple | list) or not all(isinstance(line, str) for line in cast("Any", value)):
+    if not isinstance(value, tuple | list) or not all(
+        isinstance(line, str) for line in cast("Any", value)
+    ):
         return None
     return tuple(cast("Any", value))
 
@@ -393,14 +414,18 @@ def readable(answer: object) -> object:
 def _class_rank(what: type | Named, subjects: tuple[object, ...]) -> tuple[int, int] | None:
     distances = [_distance(what, _class_of(subject)) for subject in subjects]
     found = [
-        (_CLASS if distance == 0 else _BASE_CLASS, distance) for distance in distances if distance is not None
+        (_CLASS if distance == 0 else _BASE_CLASS, distance)
+        for distance in distances
+        if distance is not None
     ]
     return min(found, default=None)
 
 
 def _class_of(subject: object) -> type[Any]:
     """Return the class of an error or response; for our view of a response, that of the response."""
-    is_view = type(subject).__name__ == "AnswerView" and package_of(type(subject)) == "resilient_bridge"
+    is_view = (
+        type(subject).__name__ == "AnswerView" and package_of(type(subject)) == "resilient_bridge"
+    )
     native: object = cast("Any", subject).native if is_view else subject
     return type(native)
 

@@ -68,7 +68,9 @@ def parse_http_date(value: str, now_wall: float) -> float | None:
         year = _century(year, now_wall)
     second = int(match["second"])
     try:
-        at = datetime(year, month, int(match["day"]), int(match["hour"]), int(match["minute"]), tzinfo=UTC)
+        at = datetime(
+            year, month, int(match["day"]), int(match["hour"]), int(match["minute"]), tzinfo=UTC
+        )
     except ValueError:
         return None
     return at.timestamp() + second if second <= 60 else None
@@ -165,7 +167,9 @@ def _seconds_of(match: re.Match[str]) -> float | None:
     return min(days * 86_400 + hours * 3_600 + minutes * 60 + seconds, _LONGEST)
 
 
-def reset_from_headers(headers: object, now_wall: float | None) -> tuple[float | None, float | None]:
+def reset_from_headers(
+    headers: object, now_wall: float | None
+) -> tuple[float | None, float | None]:
     """Return (seconds to wait, Unix time to wait for) of a limit that is used up, each None if not told.
 
     A limit is used up if `x-ratelimit-remaining` is 0; `x-ratelimit-reset` is a Unix time then.
@@ -231,5 +235,7 @@ def _values(headers: object, name: str) -> Iterable[str]:
     value = get(name) if callable(get) else None
     if value is None and type(headers) is dict:  # of an SDK: names in any case
         pairs = cast("dict[object, object]", headers).items()
-        value = next((value for key, value in pairs if isinstance(key, str) and key.lower() == name), None)
+        value = next(
+            (value for key, value in pairs if isinstance(key, str) and key.lower() == name), None
+        )
     return [value.strip()] if isinstance(value, str) else []

@@ -31,9 +31,9 @@ _RESERVED: Final = range(-32768, -31999)  # JSON-RPC keeps these numbers for err
 def rpc_finding(error: object) -> Finding:
     """Return the verdict on a JSON-RPC error object, or on the answer around it."""
     reported = error_object_finding(error)
-    named = mapping_of((mapping_of(mapping_of(error).get("error")) or mapping_of(error)).get("data")).get(
-        "code"
-    )
+    named = mapping_of(
+        (mapping_of(mapping_of(error).get("error")) or mapping_of(error)).get("data")
+    ).get("code")
     if isinstance(named, str) and named.upper() in EXECUTIONS:  # of a peer that runs scripts
         found = payload_finding({"code": named, "message": reported.message}, unknown=None)
         if found is not None:
@@ -68,7 +68,10 @@ def _seed_finding(answer: Mapping[object, Any]) -> Finding | None:
     if answer.get("success") is False and "error" in answer:
         return _unsuccessful(answer["error"], answer)
     for fields in (answer, mapping_of(answer.get("error"))):
-        if fields.keys() & _BESIDE_A_CODE and (found := payload_finding(fields, unknown=None)) is not None:
+        if (
+            fields.keys() & _BESIDE_A_CODE
+            and (found := payload_finding(fields, unknown=None)) is not None
+        ):
             return found
     return report_finding(answer)
 
@@ -85,7 +88,9 @@ def _unsuccessful(error: object, answer: Mapping[object, Any]) -> Finding:
     text = error if isinstance(error, str) else fields.get("message")
     text = text if isinstance(text, str) else ""
     found = payload_finding({**answer, "code": text}, unknown=None) or text_finding(text)
-    return _as_severe(found or attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text)), fields)
+    return _as_severe(
+        found or attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text)), fields
+    )
 
 
 def _as_severe(finding: Finding, error: Mapping[object, Any]) -> Finding:
@@ -143,14 +148,21 @@ def _text_of(content: object) -> str:
 def error_answer(answer: Any) -> Finding:
     """Return the verdict on mcp's error answer (JSONRPCError), or on the error raised for one."""
     inner = answer.error
-    return rpc_finding({"code": inner.code, "message": inner.message, "data": getattr(inner, "data", None)})
+    return rpc_finding(
+        {"code": inner.code, "message": inner.message, "data": getattr(inner, "data", None)}
+    )
 
 
 def result_answer(answer: Any) -> Finding | None:
     """Return the verdict on mcp's own tool result, None when it is a success."""
-    if getattr(answer, "is_error", None) is not True and getattr(answer, "isError", None) is not True:
+    if (
+        getattr(answer, "is_error", None) is not True
+        and getattr(answer, "isError", None) is not True
+    ):
         return None
-    structured = getattr(answer, "structured_content", None) or getattr(answer, "structuredContent", None)
+    structured = getattr(answer, "structured_content", None) or getattr(
+        answer, "structuredContent", None
+    )
     return tool_finding(answer.content, structured)
 
 

@@ -38,9 +38,7 @@ _RATE: Final = re.compile(
         _UNIT,
     )
 )
-_MORE: Final = (
-    r"(?:exceed\w{0,3}|reached|hit|over|max\w{0,4}|limit\w{0,3}|too (?:many|fast|quickly)|reduce|超)"
-)
+_MORE: Final = r"(?:exceed\w{0,3}|reached|hit|over|max\w{0,4}|limit\w{0,3}|too (?:many|fast|quickly)|reduce|超)"
 _CALLS: Final = r"(?:requests?|calls?|quer(?:y|ies)|api|qps|rpm|tpm|rps|operations?|messages?)"
 _RATE_HIT: Final = re.compile(
     _any(
@@ -86,10 +84,10 @@ _TAKES: Final = (
     r"|overdrawn|overdue|negative|maxed out|lacks?|spent all)|(?:\bnot|n't)(?: have)? (?:enough|sufficient))\b"
 )
 _REACHED: Final = r"\b(?:reached|hit|at|out of|over)\b"
-_ZH_QUOTA: Final = "(?:余额|额度|配额|限额|点数|积分|套餐|用量|流量包|资源包|次数包|免费(?:次数|额度))"
-_NO_THING: Final = (
-    r"(?! ?(?:page|endpoint|service|api\b|table|server|name|id\b|field|project|metric|check|file|cards?\b))"
+_ZH_QUOTA: Final = (
+    "(?:余额|额度|配额|限额|点数|积分|套餐|用量|流量包|资源包|次数包|免费(?:次数|额度))"
 )
+_NO_THING: Final = r"(?! ?(?:page|endpoint|service|api\b|table|server|name|id\b|field|project|metric|check|file|cards?\b))"
 
 
 def _spent(noun: str) -> str:
@@ -113,7 +111,8 @@ _WEAK_QUOTA: Final = re.compile(
 )
 _BARE_MONEY: Final = re.compile(
     _any(
-        _spent(_CREDIT), rf"{_REACHED}{_NEAR}4}}?[^\w\n]{{1,4}}(?:credit|spend(?:ing)?|billing) (?:limit|cap)"
+        _spent(_CREDIT),
+        rf"{_REACHED}{_NEAR}4}}?[^\w\n]{{1,4}}(?:credit|spend(?:ing)?|billing) (?:limit|cap)",
     )
 )
 _BODY_MONEY: Final = re.compile(
@@ -185,7 +184,9 @@ _TWO_NUMBERS: Final = re.compile(rf"(?:{_NUMBER})[^\n]{{0,200}}?(?:{_NUMBER})")
 _LIMIT: Final = re.compile(
     r"\b(?:max\w{0,4}|limit\w{0,3}|at most|only|supports|allowed|up to|capacity|exceed\w{0,3})\b"
 )
-_TOKENS: Final = re.compile(rf"(?:{_NUMBER}) ?(?:\w+ )?tokens?\b|\btokens?\b[^\n]{{0,30}}?(?:{_NUMBER})")
+_TOKENS: Final = re.compile(
+    rf"(?:{_NUMBER}) ?(?:\w+ )?tokens?\b|\btokens?\b[^\n]{{0,30}}?(?:{_NUMBER})"
+)
 _SHORTEN: Final = re.compile(
     r"\b(?:reduce|shorten|decrease|trim|truncate|shorter|fewer)(?: \w{1,15}){0,6} (?:prompt|messages?|inputs?|context|conversation|history|tokens?)\b"
 )
@@ -246,7 +247,9 @@ _MODEL: Final = re.compile(
         r"模型[^。\n]{0,60}?(?:不存在|未找到|不支持|无效|已下线|未开通|没有权限|无权)|(?:不存在|未找到|不支持|无效)的?(?:该|此)?模型",
     )
 )
-_NOT_NOW: Final = re.compile(r"try again (?:later|soon|shortly|in)|temporar|loading|overloaded|busy|稍后")
+_NOT_NOW: Final = re.compile(
+    r"try again (?:later|soon|shortly|in)|temporar|loading|overloaded|busy|稍后"
+)
 
 
 def says_model(words: str) -> bool:
@@ -328,7 +331,9 @@ _OF_RATE: Final = frozenset(
 )
 _TEXTS: Final = frozenset(["prompt", "context", "input", "token", "sequence", "conversation"])
 _READS: Final = frozenset(("prompt", "context", "input", "total", "message"))
-_TEXTS_OVER: Final = frozenset(["exceed", "exceeded", "exceeds", "long", "overflow", "large", "over"])
+_TEXTS_OVER: Final = frozenset(
+    ["exceed", "exceeded", "exceeds", "long", "overflow", "large", "over"]
+)
 _MODELS: Final = frozenset(["model", "engine", "endpoint", "deployment"])
 _NONE: Final = frozenset(
     [
@@ -369,7 +374,13 @@ def name_says(name: str) -> Reason:
     )
     if parts & _DAYS and parts & {"limit", "quota", "cap"} and parts & _PAID_GONE:
         return "quota"
-    if {"too", "many"} <= parts and parts & {"request", "call", "querie", "concurrent", "connection"}:
+    if {"too", "many"} <= parts and parts & {
+        "request",
+        "call",
+        "querie",
+        "concurrent",
+        "connection",
+    }:
         return "rate"
     if {"throttled", "throttling", "throttle", "throttl"} & parts or {"slow", "down"} <= parts:
         return "rate"

@@ -71,12 +71,16 @@ _GRPC: Final[Mapping[str, Finding]] = {
     "PERMISSION_DENIED": _FORBIDDEN,
     "RESOURCE_EXHAUSTED": _THROTTLED,
     "FAILED_PRECONDITION": attrs.evolve(
-        _REFUSED, message="not possible in this state", suggestions=("bring it into the state it needs",)
+        _REFUSED,
+        message="not possible in this state",
+        suggestions=("bring it into the state it needs",),
     ),
     "ABORTED": attrs.evolve(_PASSING, message="aborted by the server"),
     "OUT_OF_RANGE": _REFUSED,
     "UNIMPLEMENTED": attrs.evolve(
-        _REFUSED, message="method not offered", suggestions=("check the method's name and the versions",)
+        _REFUSED,
+        message="method not offered",
+        suggestions=("check the method's name and the versions",),
     ),
     "INTERNAL": attrs.evolve(_PASSING, message="server failed"),
     "UNAVAILABLE": _PASSING,
@@ -94,7 +98,9 @@ def _rpc_error(error: Any) -> Finding | None:
     text = text if isinstance(text, str) else ""
     details: dict[str, Any] = {"reason": "not_found" if name == "NOT_FOUND" else name}
     if name == "UNAVAILABLE" and (on_the_way := text_finding(text)) is not None:
-        found = attrs.evolve(on_the_way, message="", category=Category.TRANSPORT, executed=_MAYBE, proof="")
+        found = attrs.evolve(
+            on_the_way, message="", category=Category.TRANSPORT, executed=_MAYBE, proof=""
+        )
     wait = _pushback(error)
     if wait is not None and found.failure().retryable:
         found = attrs.evolve(found, retry_after=wait)

@@ -64,9 +64,15 @@ _OF_A_CALL: Mapping[int, Finding] = {
     499: Finding(code="SYS_UPSTREAM_REJECTED", message="cancelled by us"),
 }
 _LARGE: Final = Finding(
-    code="SYS_UPSTREAM_REJECTED", message="request too large", details={"reason": "request_too_large"}
+    code="SYS_UPSTREAM_REJECTED",
+    message="request too large",
+    details={"reason": "request_too_large"},
 )
-_CATEGORIES: Mapping[int, Category] = {408: Category.TIMEOUT, 421: Category.TRANSPORT, 426: Category.PROTOCOL}
+_CATEGORIES: Mapping[int, Category] = {
+    408: Category.TIMEOUT,
+    421: Category.TRANSPORT,
+    426: Category.PROTOCOL,
+}
 
 
 def is_passing(status: int) -> bool:
@@ -124,7 +130,9 @@ def _by_status(status: int, *, upgrade: bool, waits: bool) -> Finding:
     return Finding(code=code, category=_CATEGORIES.get(status))
 
 
-def _ours(body: object, status: Finding, wait: float | None, retry_at: float | None) -> Finding | None:
+def _ours(
+    body: object, status: Finding, wait: float | None, retry_at: float | None
+) -> Finding | None:
     """Read a body like {"code": "SESS_NOT_FOUND", "message": …}."""
     document = mapping_of(body) or mapping_of(read_json(body))
     finding = payload_finding(document, unknown=None)
@@ -152,7 +160,12 @@ def _by_words(
             found = None  # a limit either way
     if found is None and status in _LIMITS and _is_limit(content, status, headers):
         found = RATE
-    if found is None and status >= _SERVER and is_out_of_memory(content.words) and finding.retryable:
+    if (
+        found is None
+        and status >= _SERVER
+        and is_out_of_memory(content.words)
+        and finding.retryable
+    ):
         found = MEMORY
     if found is None and content.passing and not finding.repeats:
         found = PASSING
@@ -168,13 +181,18 @@ def _by_words(
 
 def _is_limit(content: ErrorBody, status: int, headers: object) -> bool:
     if status == _PAYMENT:  # of money, except where it says how soon it is over
-        return is_limited((), content.words, content.waits, strictly=True) and content.waits is not None
+        return (
+            is_limited((), content.words, content.waits, strictly=True)
+            and content.waits is not None
+        )
     if status == _FORBIDDEN:
         return is_used_up(headers) or is_limited(content.names, content.words, content.waits)
     return is_limited(content.names, content.words, content.waits, strictly=True)
 
 
-def lasting_finding(content: ErrorBody, status: int | None = None, headers: object = None) -> Finding | None:
+def lasting_finding(
+    content: ErrorBody, status: int | None = None, headers: object = None
+) -> Finding | None:
     """Return the verdict of a body that says that a repeat cannot help, else None."""
     if content.is_daily:
         return QUOTA
@@ -204,7 +222,11 @@ def bare_finding(content: ErrorBody, unknown: Finding | None) -> Finding | None:
         found = _by_words(content, found, content.number, None, None)
     if found is None:
         found = usual_finding(content.names) or (
-            RATE if is_limited((), content.words, content.waits) else PASSING if content.passing else unknown
+            RATE
+            if is_limited((), content.words, content.waits)
+            else PASSING
+            if content.passing
+            else unknown
         )
     if found is None:
         return None
@@ -230,7 +252,11 @@ def should_retry(headers: object) -> bool | None:
         value = get("x-should-retry") if callable(get) else None
     except Exception:  # noqa: BLE001 (websockets raises when a header came twice)
         return None
-    return {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else None
+    return (
+        {"true": True, "false": False}.get(value.strip().lower())
+        if isinstance(value, str)
+        else None
+    )
 
 
 # ---- an error under 200 --------------------------------------------------------------------------------------------
@@ -298,23 +324,33 @@ _FLAT: Final = frozenset(
 def _refused(body: bytes) -> Finding | None:
     """Return the verdict on a short answer that calls itself a failure, or is one sentence, and says a known reason."""
     document = mapping_of(read_json(body))
-    fields = {"".join(filter(str.isalnum, str(key).lower())): value for key, value in document.items()}
-    if len(fields) == 1 and mapping_of(mapping_of(fields.get("response")).get("Error")):  # of Tencent's cloud
+    fields = {
+        "".join(filter(str.isalnum, str(key).lower())): value for key, value in document.items()
+    }
+    if len(fields) == 1 and mapping_of(
+        mapping_of(fields.get("response")).get("Error")
+    ):  # of Tencent's cloud
         return bare_finding(read_body(document), None)
     if not fields or fields.keys() - _FLAT:
         return None
     if any(
-        value and isinstance(value, (Mapping, list)) and key != "baseresp" for key, value in fields.items()
+        value and isinstance(value, (Mapping, list)) and key != "baseresp"
+        for key, value in fields.items()
     ):
         return None
     inner = mapping_of(fields.get("baseresp"))
-    refuses = str(fields.get("status")).lower() in _REFUSALS or fields.keys() <= {"note", "information"}
+    refuses = str(fields.get("status")).lower() in _REFUSALS or fields.keys() <= {
+        "note",
+        "information",
+    }
     refuses = refuses or any(fields.get(key) is False for key in ("ok", "success"))
     numbers = [
         *(fields.get(key) for key in ("code", "errcode", "errorcode", "errno")),
         inner.get("status_code"),
     ]
-    refuses = refuses or any(number not in (None, 0, "0", 200, "200", True, False, "") for number in numbers)
+    refuses = refuses or any(
+        number not in (None, 0, "0", 200, "200", True, False, "") for number in numbers
+    )
     return bare_finding(read_body(document), None) if refuses else None
 
 
@@ -329,7 +365,12 @@ def hidden_finding(body: bytes, headers: object) -> Finding | None:
     if b'"error"' not in body[:_BEGINNING] and b'"errors"' not in body[:_BEGINNING]:
         return _refused(body) if len(body) <= _SHORT and _MARKS.search(body[:_BEGINNING]) else None
     document = mapping_of(read_json(body))
-    if not document or document.keys() - _ENVELOPE or document.get("data") or document.get("result"):
+    if (
+        not document
+        or document.keys() - _ENVELOPE
+        or document.get("data")
+        or document.get("result")
+    ):
         return None
     inner: object = document.get("error") or document.get("errors")
     if isinstance(inner, str):

@@ -49,7 +49,9 @@ _NO_MEMORY = attrs.evolve(
 )
 
 _INVALID_VALUES = Finding(
-    code="SYS_INTERNAL_ERROR", message="values not valid", suggestions=("correct the values it names",)
+    code="SYS_INTERNAL_ERROR",
+    message="values not valid",
+    suggestions=("correct the values it names",),
 )
 
 
@@ -62,13 +64,20 @@ def _numbers(finding: Finding, names: str) -> Iterator[tuple[int, Finding]]:
 
 ERRNOS: dict[int, Finding] = dict(
     [
-        *_numbers(_SETTING, "ENOENT EACCES EPERM ENOTDIR EISDIR ENOSPC EROFS EINVAL ENOEXEC EAFNOSUPPORT"),
-        *_numbers(_EXHAUSTED, "EAGAIN EWOULDBLOCK EBUSY EINTR ETXTBSY EDEADLK EMFILE ENFILE ENOBUFS"),
+        *_numbers(
+            _SETTING, "ENOENT EACCES EPERM ENOTDIR EISDIR ENOSPC EROFS EINVAL ENOEXEC EAFNOSUPPORT"
+        ),
+        *_numbers(
+            _EXHAUSTED, "EAGAIN EWOULDBLOCK EBUSY EINTR ETXTBSY EDEADLK EMFILE ENFILE ENOBUFS"
+        ),
         *_numbers(_EXHAUSTED, "EADDRINUSE EADDRNOTAVAIL"),
         *_numbers(_REFUSED, "ECONNREFUSED WSAECONNREFUSED"),
         *_numbers(_RESET, "ECONNRESET EPIPE ECONNABORTED ENOTCONN ESHUTDOWN ENETRESET EPROTO"),
         *_numbers(_RESET, "WSAECONNRESET WSAECONNABORTED"),
-        *_numbers(_UNREACHABLE, "ENETUNREACH EHOSTUNREACH ENETDOWN EHOSTDOWN WSAENETUNREACH WSAEHOSTUNREACH"),
+        *_numbers(
+            _UNREACHABLE,
+            "ENETUNREACH EHOSTUNREACH ENETDOWN EHOSTDOWN WSAENETUNREACH WSAEHOSTUNREACH",
+        ),
         *_numbers(_NETWORK_TIMEOUT, "ETIMEDOUT WSAETIMEDOUT"),
         (errno.ENOMEM, _NO_MEMORY),
     ]
@@ -115,7 +124,9 @@ def _in_its_words(error: OSError, finding: Finding) -> Finding:
     if isinstance(error.strerror, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- None without an errno
         text = error.strerror.lower()
         if isinstance(error.filename, str | bytes):
-            name = error.filename if isinstance(error.filename, str) else os.fsdecode(error.filename)
+            name = (
+                error.filename if isinstance(error.filename, str) else os.fsdecode(error.filename)
+            )
             text = f"{text}: {name}"
     return attrs.evolve(finding, message=text) if text else finding
 
@@ -172,7 +183,10 @@ def _in_words(error: BaseException) -> Finding | None:
 
 _DRIVERS: Final = ("sqlite3", "psycopg", "psycopg2", "pymysql", "redis", "paramiko")
 RULES: Rules = {
-    **{(package, "OperationalError"): _in_words for package in ("sqlite3", "psycopg", "psycopg2", "pymysql")},
+    **{
+        (package, "OperationalError"): _in_words
+        for package in ("sqlite3", "psycopg", "psycopg2", "pymysql")
+    },
     **{("redis", name): _in_words for name in ("ConnectionError", "TimeoutError")},
     ("paramiko", "SSHException"): _in_words,
     ("builtins", "OSError"): by_errno(),

@@ -22,7 +22,16 @@ from .closes import printed_close
 from .finding import Finding, short_of
 from .hints import EXECUTIONS
 from .programs import curl_finding, reported
-from .provider_codes import CONTEXT, LARGE, PASSING, QUOTA, RATE, REJECTED, bare_words_finding, is_limited
+from .provider_codes import (
+    CONTEXT,
+    LARGE,
+    PASSING,
+    QUOTA,
+    RATE,
+    REJECTED,
+    bare_words_finding,
+    is_limited,
+)
 from .retry_after import wait_in_text
 from .sentences import name_says
 from .statuses import bare_finding, status_finding
@@ -55,12 +64,15 @@ _LOCK = reported(
 _LIMITED = reported("SYS_RATE_LIMITED")
 _FINAL = reported("SYS_UPSTREAM_REJECTED")
 _INVALID = reported("SYS_UPSTREAM_REJECTED", "not valid", "correct what the message names")
-_NO_COMMAND = reported("SYS_UPSTREAM_REJECTED", "command not found", "check its spelling and the search path")
+_NO_COMMAND = reported(
+    "SYS_UPSTREAM_REJECTED", "command not found", "check its spelling and the search path"
+)
 _NOT_THERE = attrs.evolve(
     reported("SYS_UPSTREAM_REJECTED", "not found", hint="ENOENT"), details={"reason": "not_found"}
 )
 _NOT_ALLOWED = attrs.evolve(
-    reported("SYS_UPSTREAM_REJECTED", "not permitted", hint="EACCES"), details={"reason": "permission_denied"}
+    reported("SYS_UPSTREAM_REJECTED", "not permitted", hint="EACCES"),
+    details={"reason": "permission_denied"},
 )
 _NO_SPACE = reported("SYS_UPSTREAM_REJECTED", "no space left", hint="ENOSPC")
 _FORBIDDEN = attrs.evolve(_FINAL, code="AUTH_FORBIDDEN", category=Category.UPSTREAM)
@@ -76,7 +88,9 @@ _CSP, _SCRIPT_TIMEOUT, _SCRIPT_ERROR = (
     )
     for name in ("CSP_BLOCKED", "EXECUTION_TIMEOUT", "EXECUTION_ERROR")
 )
-_MEMORY = attrs.evolve(reported("SYS_UNAVAILABLE", "", "ask for less at once"), details={"max_retries": 1})
+_MEMORY = attrs.evolve(
+    reported("SYS_UNAVAILABLE", "", "ask for less at once"), details={"max_retries": 1}
+)
 
 _SYMBOLS: Mapping[str, Finding] = {  # in capitals only
     "ECONNREFUSED": _REFUSED,
@@ -96,7 +110,9 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     **dict.fromkeys(("connection refused", "couldn't connect to server"), _REFUSED),
     **dict.fromkeys(("connection reset by peer", "socket hang up", "broken pipe"), _RESET),
     # http.client, curl, git, ssh, wget, psql, docker and Go's net/http, in their own words
-    **dict.fromkeys(("remote end closed connection without response", "empty reply from server"), _RESET),
+    **dict.fromkeys(
+        ("remote end closed connection without response", "empty reply from server"), _RESET
+    ),
     **dict.fromkeys(("the remote end hung up unexpectedly", "early eof", "unexpected eof"), _RESET),
     **dict.fromkeys(("connection closed by remote host", "unexpected disconnect"), _RESET),
     **dict.fromkeys(("server closed the connection unexpectedly", "no data received"), _RESET),
@@ -104,11 +120,17 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     "transfer closed with": _RESET,
     **dict.fromkeys(("connection lost", "lost connection", "connection was closed"), _RESET),
     **dict.fromkeys(("server disconnected", "ssl_error_syscall"), _RESET),
-    **dict.fromkeys(("timed out", "network timeout", "http timeout", "connection timeout"), _TIMEOUT),
-    **dict.fromkeys(("read timeout", "connect timeout", "socket timeout", "request timeout"), _TIMEOUT),
+    **dict.fromkeys(
+        ("timed out", "network timeout", "http timeout", "connection timeout"), _TIMEOUT
+    ),
+    **dict.fromkeys(
+        ("read timeout", "connect timeout", "socket timeout", "request timeout"), _TIMEOUT
+    ),
     **dict.fromkeys(("tls handshake timeout", "i/o timeout", "operation too slow"), _TIMEOUT),
     **dict.fromkeys(("deadline exceeded", "deadline_exceeded", "timeout expired"), _TIMEOUT),
-    **dict.fromkeys(("timeout awaiting", "timeout exceeded", "exceeded while awaiting headers"), _TIMEOUT),
+    **dict.fromkeys(
+        ("timeout awaiting", "timeout exceeded", "exceeded while awaiting headers"), _TIMEOUT
+    ),
     # asyncio, which says the errno instead of its text: of Linux, macOS and Windows
     **dict.fromkeys((f"errno {n}] connect call failed" for n in (111, 61, 10061)), _REFUSED),
     **dict.fromkeys((f"errno {n}] connect call failed" for n in (110, 60, 10060)), _TIMEOUT),
@@ -117,7 +139,9 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     "connect call failed": _VAGUE,
     # Windows, in English; in other languages it is the number that counts
     **dict.fromkeys(("actively refused it", "refused the network connection"), _REFUSED),
-    **dict.fromkeys(("forcibly closed by the remote host", "aborted by the software in your host"), _RESET),
+    **dict.fromkeys(
+        ("forcibly closed by the remote host", "aborted by the software in your host"), _RESET
+    ),
     "did not properly respond after a period of time": _TIMEOUT,
     "attempted to an unreachable network": _UNREACHABLE,
     "being used by another process": _BUSY,
@@ -125,25 +149,37 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     **dict.fromkeys(("could not resolve host", "could not resolve hostname", "no such host"), _DNS),
     **dict.fromkeys(("could not resolve proxy", "unable to resolve host address"), _DNS),
     **dict.fromkeys(("could not translate host name", "unable to look up", "dns failure"), _DNS),
-    **dict.fromkeys(("nodename nor servname provided", "name resolution failed", "getaddrinfo failed"), _DNS),
-    **dict.fromkeys(("network is unreachable", "no route to host", "host is unreachable"), _UNREACHABLE),
+    **dict.fromkeys(
+        ("nodename nor servname provided", "name resolution failed", "getaddrinfo failed"), _DNS
+    ),
+    **dict.fromkeys(
+        ("network is unreachable", "no route to host", "host is unreachable"), _UNREACHABLE
+    ),
     **dict.fromkeys(("network unreachable", "host is down"), _UNREACHABLE),
     "network error": _VAGUE,
     "cannot connect to the docker daemon": _DOCKER,
-    **dict.fromkeys(("server certificate verification failed", "ssl certificate problem"), _CERTIFICATE),
+    **dict.fromkeys(
+        ("server certificate verification failed", "ssl certificate problem"), _CERTIFICATE
+    ),
     **dict.fromkeys(("certificate verify failed", "certificate has expired"), _CERTIFICATE),
     "host key verification failed": attrs.evolve(
         reported("CONN_TLS_HANDSHAKE_FAILED", "host key not accepted"),
         suggestions=("compare the host key through another channel, then accept it",),
     ),
-    **dict.fromkeys(("database is locked", "resource busy", "resource temporarily unavailable"), _BUSY),
+    **dict.fromkeys(
+        ("database is locked", "resource busy", "resource temporarily unavailable"), _BUSY
+    ),
     **dict.fromkeys(("temporary file lock", "another git process seems to be running"), _LOCK),
-    **dict.fromkeys(("index.lock': file exists", "could not get lock", "unable to acquire lock"), _LOCK),
+    **dict.fromkeys(
+        ("index.lock': file exists", "could not get lock", "unable to acquire lock"), _LOCK
+    ),
     **dict.fromkeys(("disk quota exceeded", "no space left on device"), _NO_SPACE),
     **dict.fromkeys(("address already in use", "port already bound"), _PORT),
     "failed to start daemon": _SPAWN,
     "daemon started but not responding": _SLOW_START,
-    **dict.fromkeys(("429 too many requests", "too many requests", "rate limit", "rate limited"), _LIMITED),
+    **dict.fromkeys(
+        ("429 too many requests", "too many requests", "rate limit", "rate limited"), _LIMITED
+    ),
     **dict.fromkeys(("rate_limit_error", "rate_limit_exceeded", "quota exceeded"), _LIMITED),
     "toomanyrequests": _LIMITED,  # docker's registry
     "404 not found": _FINAL,
@@ -189,7 +225,9 @@ _NUMBERED = (  # where a text says that a number is a status
 )
 _READ: Final = 16_384  # characters in which a body is looked for
 _NEAR: Final = 200  # characters before a body in which its status stands
-_BEFORE: Final = re.compile(r"\b(?:http(?:/[0-9.]{1,3})?|status|code|error)\b[^0-9a-z]{0,12}([45][0-9]{2})\b")
+_BEFORE: Final = re.compile(
+    r"\b(?:http(?:/[0-9.]{1,3})?|status|code|error)\b[^0-9a-z]{0,12}([45][0-9]{2})\b"
+)
 _LEADING: Final = re.compile(
     r"(?:[^\n:]{1,60}: ){0,3}\(?([45][0-9]{2})\)?(?: - |: |, | (?=[a-zA-Z\"'`{\[(]|[^\x00-\x7f]))",
 )
@@ -206,8 +244,12 @@ _CODE: Final = re.compile(
 )
 _MOST_CODES: Final = 8
 _ERRORS: Final = frozenset({"error", "errors", "__type", "base_resp"})
-_MESSAGES: Final = frozenset(("message", "msg", "Message", "error_msg", "errmsg", "detail", "error_message"))
-_CODES: Final = frozenset(("code", "status", "Code", "error_code", "errcode", "type", "message_type"))
+_MESSAGES: Final = frozenset(
+    ("message", "msg", "Message", "error_msg", "errmsg", "detail", "error_message")
+)
+_CODES: Final = frozenset(
+    ("code", "status", "Code", "error_code", "errcode", "type", "message_type")
+)
 _ANYWHERE: Final = (QUOTA, CONTEXT, LARGE)
 _WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _STATUS = re.compile(r"[45]\d\d(?!\d)")
@@ -272,18 +314,30 @@ def _by_beginning(text: str, wait: float | None) -> Finding | None:
         rest = start[status.end() :]
         answered = status_finding(int(status[1]), None, rest)
         counted = (
-            rest[:1].islower() and status[0].endswith(" ") and not status[0].endswith((": ", "- ", ", "))
+            rest[:1].islower()
+            and status[0].endswith(" ")
+            and not status[0].endswith((": ", "- ", ", "))
         )
         failed = (
-            rest.startswith(("status code", "no body")) if counted else _FAILED.search(rest[:_NEAR].lower())
+            rest.startswith(("status code", "no body"))
+            if counted
+            else _FAILED.search(rest[:_NEAR].lower())
         )
         if failed or answered.details.get("reason"):
             return _reported(attrs.evolve(answered, message=""), text)
-    names = [next(filter(None, match.groups())) for match in islice(_CODE.finditer(start), _MOST_CODES)]
+    names = [
+        next(filter(None, match.groups())) for match in islice(_CODE.finditer(start), _MOST_CODES)
+    ]
     reasons = {name_says(name) for name in names}
-    if not (reasons - {""} or start.startswith("rpc error") or any(is_limited([name], "") for name in names)):
+    if not (
+        reasons - {""}
+        or start.startswith("rpc error")
+        or any(is_limited([name], "") for name in names)
+    ):
         return None
-    found = bare_finding(ErrorBody(names=tuple(names), message=text, words=start.lower(), wait=wait), None)
+    found = bare_finding(
+        ErrorBody(names=tuple(names), message=text, words=start.lower(), wait=wait), None
+    )
     return found and _reported(found, "")
 
 

@@ -43,7 +43,9 @@ _REASONS: Mapping[str, _TLSAdvice] = {
         "let the server send its whole chain, or add the issuer to the trusted ones",
     ),
     "HOSTNAME_MISMATCH": _TLSAdvice(
-        "certificate is for another host", "check_hostname", "connect by a name that the certificate lists"
+        "certificate is for another host",
+        "check_hostname",
+        "connect by a name that the certificate lists",
     ),
     "REVOKED": _TLSAdvice(
         "certificate revoked", "regenerate_certificates", "replace the server's certificate"
@@ -59,7 +61,9 @@ _REASONS: Mapping[str, _TLSAdvice] = {
         "present a certificate that the server accepts",
     ),
     "VERIFICATION_FAILED": _TLSAdvice(
-        "certificate verification failed", "verify_certificate_chain", "check the certificate and its chain"
+        "certificate verification failed",
+        "verify_certificate_chain",
+        "check the certificate and its chain",
     ),
     "PROTOCOL": _TLSAdvice(
         "no common tls protocol",
@@ -121,14 +125,18 @@ def _verification(error: Any) -> Finding:
     named: object = getattr(error, "certificate_reason", None)
     number: object = getattr(error, "verify_code", None)
     reason = (
-        _VERIFY_CODES.get(number, "VERIFICATION_FAILED") if isinstance(number, int) else "VERIFICATION_FAILED"
+        _VERIFY_CODES.get(number, "VERIFICATION_FAILED")
+        if isinstance(number, int)
+        else "VERIFICATION_FAILED"
     )
     if isinstance(named, str) and named in _REASONS:
         reason = named
     expiry, start = _text(error, "certificate_expiry"), _text(error, "certificate_start")
     digest = _text(error, "certificate_sha256")
     shown = {"start": start, "sha256": digest}
-    found = tls_finding(reason, expiry, **{name: text for name, text in shown.items() if text is not None})
+    found = tls_finding(
+        reason, expiry, **{name: text for name, text in shown.items() if text is not None}
+    )
     if reason == "SELF_SIGNED" and digest is not None:
         advice = f"compare its sha-256 through another channel, then pin it: sha256:{digest}"
         return attrs.evolve(found, suggestions=(advice, "or trust its issuer"))

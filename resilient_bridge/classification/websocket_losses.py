@@ -100,7 +100,11 @@ RULES: Rules = {
     ("json", "JSONDecodeError"): _NO_MESSAGE,
     ("builtins", "UnicodeDecodeError"): _NO_TEXT,
     ("builtins", "UnicodeEncodeError"): _unencodable,
-    ("asyncio", "LimitOverrunError"): Finding(code="PROTO_MESSAGE_TOO_BIG", message="line over the limit"),
+    ("asyncio", "LimitOverrunError"): Finding(
+        code="PROTO_MESSAGE_TOO_BIG", message="line over the limit"
+    ),
     ("resilient_bridge", "RedirectRefusedError"): _REDIRECT,
-    ("resilient_bridge", "InsecureURLError"): Finding(code="CONN_INSECURE", category=Category.CONFIG),
+    ("resilient_bridge", "InsecureURLError"): Finding(
+        code="CONN_INSECURE", category=Category.CONFIG
+    ),
 }

@@ -26,7 +26,9 @@ from .texts import text_finding
 T = TypeVar("T")
 
 _UNREACHED = Finding(code="CONN_UNREACHABLE", message="connection failed", proof="not_connected")
-_TUNNEL = Finding(code="CONN_UNREACHABLE", message="proxy could not be used", proof="tunnel_refused")
+_TUNNEL = Finding(
+    code="CONN_UNREACHABLE", message="proxy could not be used", proof="tunnel_refused"
+)
 _LOST = Finding(code="CONN_RESET")
 _CONNECT_TIMEOUT = Finding(code="CONN_TIMEOUT", proof="connect_timeout")
 _TIMEOUT = Finding(code="CONN_TIMEOUT", message="timed out")
@@ -53,7 +55,9 @@ def _proxy(error: BaseException) -> Finding:
     """
     words = own_words(error, *_HTTP)
     match = _PROXY_STATUS.match(words)
-    if match is None:  # SOCKS proxies give the reason in words; without a known one it is a wrong setting
+    if (
+        match is None
+    ):  # SOCKS proxies give the reason in words; without a known one it is a wrong setting
         finding = text_finding(words)
         return attrs.evolve(_TUNNEL, retryable=finding is not None and finding.failure().retryable)
     found = status_finding(int(match[1]))
@@ -67,7 +71,9 @@ def _local_protocol(error: BaseException) -> Finding:
     of a response. h11 raises it for a body that is shorter or longer than declared, of which a part
     was sent. Neither proves that the call did not run.
     """
-    of_h2 = (type(below).__module__.partition(".")[0] == "h2" for below in chain_of(error, _DEEPEST))
+    of_h2 = (
+        type(below).__module__.partition(".")[0] == "h2" for below in chain_of(error, _DEEPEST)
+    )
     return _LOST if _H2_STATES.search(text_of(error)) or any(of_h2) else _BAD_REQUEST
 
 
@@ -97,7 +103,9 @@ def _content(response: Any) -> bytes | None:
     try:
         content = response.content
     except Exception:  # noqa: BLE001 (httpx raises while the body of a stream is unread)
-        content = getattr(response, "extensions", {}).get("rb.body")  # the part that HTTPTransport has read
+        content = getattr(response, "extensions", {}).get(
+            "rb.body"
+        )  # the part that HTTPTransport has read
     return content if isinstance(content, bytes) else None
 
 
@@ -165,7 +173,9 @@ nothing (empty: it may have run), or what lies below (None)."""
 LEAVES: Final = frozenset({("urllib", "HTTPError"), ("litellm", "Timeout")})
 """Subclasses of wrappers that hide nothing."""
 
-SDK_WRAPPERS: Final = frozenset({("openai", "APIConnectionError"), ("anthropic", "APIConnectionError")})
+SDK_WRAPPERS: Final = frozenset(
+    {("openai", "APIConnectionError"), ("anthropic", "APIConnectionError")}
+)
 """They wrap whatever a transport raised, a bug of it too: what lies below always has the word."""
 
 RULES: Rules = {

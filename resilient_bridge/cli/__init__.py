@@ -40,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         raise
     module, _, function = str(arguments.run).partition(":")
-    run: Callable[[argparse.Namespace], int] = getattr(import_module(f".{module}", __name__), function)
+    run: Callable[[argparse.Namespace], int] = getattr(
+        import_module(f".{module}", __name__), function
+    )
     try:
         with debugging(arguments):
             return run(arguments)
@@ -75,7 +77,9 @@ def debugging(arguments: argparse.Namespace) -> AbstractContextManager[object]:
 
     Raises `_EnvironmentError` for an environment variable with an invalid value.
     """
-    is_asked_for = os.environ.get("RESILIENT_BRIDGE_DEBUG") or "gasoline:" in os.environ.get("DEBUG", "")
+    is_asked_for = os.environ.get("RESILIENT_BRIDGE_DEBUG") or "gasoline:" in os.environ.get(
+        "DEBUG", ""
+    )
     config = getattr(arguments, "config", None)
     if not is_asked_for and config is None:
         return nullcontext()

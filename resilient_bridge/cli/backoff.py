@@ -62,14 +62,20 @@ def _text(
 
 
 def _run(schedule: Backoff, count: int, seed: int) -> str:
-    return " ".join(f"{wait:.3f}".rstrip("0").rstrip(".") for wait in schedule.sample(count, seed=seed))
+    return " ".join(
+        f"{wait:.3f}".rstrip("0").rstrip(".") for wait in schedule.sample(count, seed=seed)
+    )
 
 
-def _data(schedule: Backoff, waits: Spread, seeds: range, others: Mapping[str, Backoff]) -> dict[str, Any]:
+def _data(
+    schedule: Backoff, waits: Spread, seeds: range, others: Mapping[str, Backoff]
+) -> dict[str, Any]:
     total, rows = 0.0, list[dict[str, float]]()
     for number, (shortest, mean, longest) in enumerate(waits, 1):
         total += longest
-        rows.append({"wait": number, "shortest": shortest, "mean": mean, "longest": longest, "total": total})
+        rows.append(
+            {"wait": number, "shortest": shortest, "mean": mean, "longest": longest, "total": total}
+        )
     runs = [{"seed": seed, "waits": schedule.sample(len(waits), seed=seed)} for seed in seeds]
     after = {what: repr(other) for what, other in others.items()}
     return {"schedule": repr(schedule), "waits": rows, "samples": runs, "after": after}

@@ -86,7 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _providers(config: Config, arguments: argparse.Namespace) -> list[Problem]:
     async def ask() -> list[Problem]:
         with status_on_stderr(
-            lambda seconds: f"asking the providers, {max(0.0, arguments.timeout - seconds):.0f} s at most"
+            lambda seconds: (
+                f"asking the providers, {max(0.0, arguments.timeout - seconds):.0f} s at most"
+            )
         ):
             return await config.failed_providers(None, arguments.timeout)
 
@@ -120,5 +122,7 @@ def _answer(config: Config, names: _AnyName, arguments: argparse.Namespace) -> s
     if lines:
         width = max(len(f"{line.path} = {json.dumps(line.value)}") for line in lines)
         width = min(width, 60)
-        text += [f"{f'{line.path} = {json.dumps(line.value)}':<{width}}  {line.source}" for line in lines]
+        text += [
+            f"{f'{line.path} = {json.dumps(line.value)}':<{width}}  {line.source}" for line in lines
+        ]
     return "\n".join(text)

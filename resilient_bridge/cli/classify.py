@@ -51,8 +51,12 @@ def run(arguments: argparse.Namespace) -> int:
         complain("classify", reading.note)
     failure = reading.failure
     if arguments.json:
-        return show("classify", json.dumps(None if failure is None else failure.to_dict()), is_data=True)
-    return show("classify", "no failure: it means success" if failure is None else failure.explain())
+        return show(
+            "classify", json.dumps(None if failure is None else failure.to_dict()), is_data=True
+        )
+    return show(
+        "classify", "no failure: it means success" if failure is None else failure.explain()
+    )
 
 
 def read(arguments: argparse.Namespace) -> Reading:
@@ -72,12 +76,16 @@ def read(arguments: argparse.Namespace) -> Reading:
     elif text:
         reading = _guess(text, wait)
     else:
-        raise ValueError("an error's text, code or number expected, or an option that names it, got nothing")
+        raise ValueError(
+            "an error's text, code or number expected, or an option that names it, got nothing"
+        )
     failure = reading.failure
     if wait is None or failure is None or failure.retry_after is not None:
         return reading
     if not failure.retryable:  # as for an HTTP response: no wait where a retry cannot help
-        return Reading(failure, reading.note or "--retry-after says nothing here: repeating does not help")
+        return Reading(
+            failure, reading.note or "--retry-after says nothing here: repeating does not help"
+        )
     return Reading(attrs.evolve(failure, retry_after=wait), reading.note)
 
 
@@ -102,13 +110,17 @@ def _guess(text: str, wait: float | None) -> Reading:
 
 def _number(number: int, wait: float | None) -> Reading:
     if number in _STATUSES:
-        return Reading(_status(number, "", wait), f"read as an HTTP status, as with --status {number}")
+        return Reading(
+            _status(number, "", wait), f"read as an HTTP status, as with --status {number}"
+        )
     if number in _CLOSES:
         return Reading(_close(number, ""), f"read as a close code, as with --close-code {number}")
     if number in _EXITS:
         return Reading(_exit(number, ""), f"read as an exit code, as with --exit-code {number}")
     if number in _RPC:
-        return Reading(Failure.from_mcp({"code": number}), f"read as a JSON-RPC code, as with --mcp {number}")
+        return Reading(
+            Failure.from_mcp({"code": number}), f"read as a JSON-RPC code, as with --mcp {number}"
+        )
     raise ValueError(
         f"an HTTP status, close code, exit code or JSON-RPC code expected, got {number}; "
         "--status, --close-code, --exit-code, --errno and --mcp say which it is"
@@ -138,5 +150,7 @@ def _exit(code: int, stderr: str) -> Failure | None:
 def _errno(name: str, text: str) -> Failure | None:
     number = int(name) if name.isdecimal() and len(name) <= _DIGITS else ERRNOS.get(name.upper())
     if number is None or number not in errno.errorcode:
-        raise ValueError(f"--errno: a name such as ECONNREFUSED, or its number, expected, got {name!r}")
+        raise ValueError(
+            f"--errno: a name such as ECONNREFUSED, or its number, expected, got {name!r}"
+        )
     return of_errno(number, text)

@@ -143,13 +143,17 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         help="the same as --duration 8: fewer faults",
     )
     demo.add_argument(
-        "--json", action="store_true", help="progress on stderr; stdout gets one JSON object on one line"
+        "--json",
+        action="store_true",
+        help="progress on stderr; stdout gets one JSON object on one line",
     )
 
 
 def _add_pipe(pipe: argparse.ArgumentParser) -> None:
     pipe.add_argument("url", metavar="URL", help="ws:// or wss:// address of the bridge")
-    pipe.add_argument("--token-env", metavar="NAME", help="the environment variable that holds the token")
+    pipe.add_argument(
+        "--token-env", metavar="NAME", help="the environment variable that holds the token"
+    )
     pipe.add_argument("--session", metavar="ID", help="the session to join (default: a new one)")
     pipe.add_argument("--dialect", metavar="DIALECT", help=f"{_DIALECT} (default: the preset's)")
     pipe.add_argument(
@@ -209,15 +213,21 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
         help="with --mcp URL: a header, env:NAME and file:PATH in it are replaced; may be repeated",
     )
     doctor.add_argument(
-        "--probe-tool", metavar="TOOL", help="with --mcp: call this tool twice, and cancel the first call"
+        "--probe-tool",
+        metavar="TOOL",
+        help="with --mcp: call this tool twice, and cancel the first call",
     )
     doctor.add_argument(
         "--probe-arguments", metavar="JSON", help="with --probe-tool: its arguments (default: none)"
     )
     doctor.add_argument(
-        "--dialect", metavar="DIALECT", help=f"{_DIALECT} (default: the one that its first frames fit)"
+        "--dialect",
+        metavar="DIALECT",
+        help=f"{_DIALECT} (default: the one that its first frames fit)",
     )
-    doctor.add_argument("--token-env", metavar="NAME", help="the environment variable that holds the token")
+    doctor.add_argument(
+        "--token-env", metavar="NAME", help="the environment variable that holds the token"
+    )
     doctor.add_argument(
         "--session",
         metavar="ID",
@@ -244,22 +254,32 @@ def _add_doctor(doctor: argparse.ArgumentParser) -> None:
 
 
 def _add_serve(serve: argparse.ArgumentParser) -> None:
-    serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    serve.add_argument("--port", type=int, default=0, help="the port to listen on (default: a free one)")
+    serve.add_argument(
+        "--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)"
+    )
+    serve.add_argument(
+        "--port", type=int, default=0, help="the port to listen on (default: a free one)"
+    )
     serve.add_argument(
         "--dialect",
         metavar="DIALECT",
         help="speak plain, jsonrpc, or a family of home-made bridges, such as \"sequence(field='seq', ask='last_seq')\" (default: recursor)",
     )
     serve.add_argument(
-        "--token-env", metavar="NAME", help="the environment variable that holds the token clients must bring"
+        "--token-env",
+        metavar="NAME",
+        help="the environment variable that holds the token clients must bring",
     )
 
 
 def _add_backoff(backoff: argparse.ArgumentParser) -> None:
     backoff.add_argument("schedule", metavar="SCHEDULE", help="a Backoff as in code, or a name")
     backoff.add_argument(
-        "-n", type=whole(1, 1_000), default=10, metavar="N", help="how many waits (default: %(default)s)"
+        "-n",
+        type=whole(1, 1_000),
+        default=10,
+        metavar="N",
+        help="how many waits (default: %(default)s)",
     )
     backoff.add_argument(
         "--samples",
@@ -285,15 +305,21 @@ def _add_classify(classify: argparse.ArgumentParser) -> None:
     classify.add_argument("what", nargs="?", metavar="WHAT", help="an error's text, code or number")
     value = classify.add_mutually_exclusive_group()
     value.add_argument("--status", type=whole(100, 599), metavar="N", help="an HTTP status")
-    value.add_argument("--close-code", type=whole(1_000, 4_999), metavar="N", help="a WebSocket close code")
+    value.add_argument(
+        "--close-code", type=whole(1_000, 4_999), metavar="N", help="a WebSocket close code"
+    )
     value.add_argument(
         "--exit-code",
         type=whole(-64, 255),
         metavar="N",
         help="a process's exit code; negative: ended by a signal",
     )
-    value.add_argument("--errno", metavar="NAME", help="an errno's name, or its number on this system")
-    value.add_argument("--mcp", type=whole(-(2**31), 2**31), metavar="CODE", help="a code of JSON-RPC or MCP")
+    value.add_argument(
+        "--errno", metavar="NAME", help="an errno's name, or its number on this system"
+    )
+    value.add_argument(
+        "--mcp", type=whole(-(2**31), 2**31), metavar="CODE", help="a code of JSON-RPC or MCP"
+    )
     classify.add_argument(
         "--retry-after", metavar="V", help="the wait that came with it: seconds or an HTTP date"
     )
@@ -302,12 +328,16 @@ def _add_classify(classify: argparse.ArgumentParser) -> None:
 
 def _add_check(check: argparse.ArgumentParser) -> None:
     check.add_argument("file", nargs="?", metavar="FILE", help="a .toml, .json or .yaml file")
-    check.add_argument("--env", action="store_true", help="lay the variables RESILIENT_BRIDGE_… over it")
+    check.add_argument(
+        "--env", action="store_true", help="lay the variables RESILIENT_BRIDGE_… over it"
+    )
     check.add_argument(
         "--explain", action="store_true", help="also print every setting in force, and its source"
     )
     check.add_argument(
-        "--schema", action="store_true", help="print the JSON schema of settings instead, for editors"
+        "--schema",
+        action="store_true",
+        help="print the JSON schema of settings instead, for editors",
     )
     check.add_argument(
         "--providers", action="store_true", help="also connect to each URL of the table `providers`"
@@ -323,13 +353,18 @@ def _add_check(check: argparse.ArgumentParser) -> None:
 
 
 def _add_workflow(workflow: argparse.ArgumentParser) -> None:
-    actions = workflow.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    actions = workflow.add_subparsers(
+        title="actions", metavar="ACTION", dest="action", required=True
+    )
     for name, text in _ACTIONS.items():
         action = actions.add_parser(name, help=text, description=text, epilog=_TARGETS)
         action.add_argument("target", metavar="TARGET", help="where the workflow is defined")
         if name == "skip":
             action.add_argument(
-                "phase", nargs="?", metavar="PHASE", help="which one (default: the one that it halted at)"
+                "phase",
+                nargs="?",
+                metavar="PHASE",
+                help="which one (default: the one that it halted at)",
             )
             action.add_argument(
                 "--reason",
@@ -337,7 +372,9 @@ def _add_workflow(workflow: argparse.ArgumentParser) -> None:
                 metavar="TEXT",
                 help="why, for the end (default: %(default)s)",
             )
-        action.add_argument("--json", action="store_true", help="the report as one JSON object on one line")
+        action.add_argument(
+            "--json", action="store_true", help="the report as one JSON object on one line"
+        )
 
 
 def _add_report(report: argparse.ArgumentParser) -> None:
@@ -352,10 +389,14 @@ def _add_report(report: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where the page goes; - for stdout (default: the first LOG, ending in .html)",
     )
-    report.add_argument("--since", type=moment, metavar="TIME", help="leave out what was before, in ISO 8601")
+    report.add_argument(
+        "--since", type=moment, metavar="TIME", help="leave out what was before, in ISO 8601"
+    )
     report.add_argument("--until", type=moment, metavar="TIME", help="leave out what was after")
     report.add_argument(
-        "--json", action="store_true", help="the facts as one JSON object on one line; a page only with --out"
+        "--json",
+        action="store_true",
+        help="the facts as one JSON object on one line; a page only with --out",
     )
 
 
@@ -412,7 +453,12 @@ _COMMANDS: Final[dict[str, _Commands]] = {
             "",
             _DOCTOR,
         ),
-        "backoff": (_add_backoff, "look at a schedule of waits: a table, a picture, runs", "", _SCHEDULES),
+        "backoff": (
+            _add_backoff,
+            "look at a schedule of waits: a table, a picture, runs",
+            "",
+            _SCHEDULES,
+        ),
         "check": (
             _add_check,
             "check a file of settings: every mistake at once, and nothing started",

@@ -77,7 +77,9 @@ def _commands(one: argparse.ArgumentParser, path: str, files: set[str]) -> _Comm
 
 
 def _bash(commands: _Commands, files: set[str]) -> str:
-    paths = "\n".join(f'            "{path}") command={shlex.quote(path)} ;;' for path in commands if path)
+    paths = "\n".join(
+        f'            "{path}") command={shlex.quote(path)} ;;' for path in commands if path
+    )
     words = "\n".join(
         f'        "{path}") words={shlex.quote(" ".join((*below, *options)))} ;;'
         for path, (options, below) in commands.items()
@@ -102,16 +104,21 @@ def _fish(commands: _Commands, files: set[str]) -> str:
     for path, (options, below) in commands.items():
         names = path.split()
         seen = (
-            "; and ".join(f"__fish_seen_subcommand_from {name}" for name in names) or "__fish_use_subcommand"
+            "; and ".join(f"__fish_seen_subcommand_from {name}" for name in names)
+            or "__fish_use_subcommand"
         )
         for name in below:
             unless = f"; and not __fish_seen_subcommand_from {' '.join(below)}" if names else ""
             lines.append(f"complete -c {_PROGRAM} -n '{seen}{unless}' -f -a {name}")
         for option, text in options.items():
             flag = f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
-            values = f" -x -a {shlex.quote(' '.join(_WORDS_OF[option]))}" if option in _WORDS_OF else ""
+            values = (
+                f" -x -a {shlex.quote(' '.join(_WORDS_OF[option]))}" if option in _WORDS_OF else ""
+            )
             taken = " -r -F" if option in files else ""
-            lines.append(f"complete -c {_PROGRAM} -n '{seen}' {flag}{values}{taken} -d {_fish_text(text)}")
+            lines.append(
+                f"complete -c {_PROGRAM} -n '{seen}' {flag}{values}{taken} -d {_fish_text(text)}"
+            )
     return "\n".join(lines)
 
 

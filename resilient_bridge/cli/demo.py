@@ -35,10 +35,18 @@ from .options import FAULTS, KILLS
 
 
 COMMAND: Final = (sys.executable, "-m", "resilient_bridge", "pipe", "--drain", "10")
-_OF_THE_LINE: Final = {"half-open": Fault.black_hole(), "reset": Fault.abort(after=137), "fin": Fault.fin()}
-_PATIENCE: Final = 15.0  # seconds to wait for one loss, one re-join, or the end; each takes far less
+_OF_THE_LINE: Final = {
+    "half-open": Fault.black_hole(),
+    "reset": Fault.abort(after=137),
+    "fin": Fault.fin(),
+}
+_PATIENCE: Final = (
+    15.0  # seconds to wait for one loss, one re-join, or the end; each takes far less
+)
 _PACE: Final = BridgePolicy(  # the recommended policy, at the pace of a demo
-    reconnect=Reconnect(backoff=Backoff.decorrelated(0.2, cap=1), connect_burst=999, connects_per_minute=999),
+    reconnect=Reconnect(
+        backoff=Backoff.decorrelated(0.2, cap=1), connect_burst=999, connects_per_minute=999
+    ),
     heartbeat=Heartbeat(every=1, timeout=1, probe_timeout=1),
     outbox=Outbox(overflow="block"),
     replay=Replay(timeout=2),
@@ -78,7 +86,12 @@ class Watch:
 
     def begin(self, fault: str, missing: int) -> None:
         """Begin the row of a fault; `missing`: messages that were missing before it."""
-        self.fault, self.missing, self.began, self.attempt_at = fault, missing, REAL.monotonic(), 0.0
+        self.fault, self.missing, self.began, self.attempt_at = (
+            fault,
+            missing,
+            REAL.monotonic(),
+            0.0,
+        )
         self.waiting = self.queued = self.replayed = self.gaps = 0
         self.verdict, self.reason = "NONE", "no verdict"
 
@@ -116,7 +129,9 @@ class Watch:
 class Demo:
     """One run. Faults affect the connection or the bridge, and never the client."""
 
-    def __init__(self, arguments: Namespace, server: BridgeServer, proxy: FaultProxy, screen: Screen) -> None:
+    def __init__(
+        self, arguments: Namespace, server: BridgeServer, proxy: FaultProxy, screen: Screen
+    ) -> None:
         self.server, self.proxy, self.screen, self.arguments = server, proxy, screen, arguments
         self.ledger, self.rng, self.crashes = Ledger(), random.Random(arguments.seed), list[str]()
         self.watch, self.outages, self.got = Watch(), list[Outage](), set[int]()
@@ -125,7 +140,9 @@ class Demo:
         plan: Any = arguments.crash or arguments.faults
         plan = max(1, round(arguments.duration / seconds) - 1) if plan is None else plan
         if isinstance(plan, int):
-            plan = [name for _ in range(plan) for name in self.rng.sample(list(names), len(names))][:plan]
+            plan = [name for _ in range(plan) for name in self.rng.sample(list(names), len(names))][
+                :plan
+            ]
         self.plan: list[str] = list(plan)
 
     async def play(self) -> dict[str, Any]:
@@ -145,14 +162,27 @@ class Demo:
             broken.append(f"ended early: {error}")
         for message in self.server.received:
             self.ledger.applied(message["payload"]["n"])
-        resent = sum(one["type"] == "tool_result" for one in self.server.frames) - len(self.server.received)
+        resent = sum(one["type"] == "tool_result" for one in self.server.frames) - len(
+            self.server.received
+        )
         totals: dict[str, Any] = self.ledger.totals()
-        totals |= {"seed": seed, "faults": self.plan, "crashes": self.crashes, "kills": len(self.crashes)}
-        totals |= {"outages": self.outages, "missing": totals["pushed"] - len(self.got), "resent": resent}
+        totals |= {
+            "seed": seed,
+            "faults": self.plan,
+            "crashes": self.crashes,
+            "kills": len(self.crashes),
+        }
+        totals |= {
+            "outages": self.outages,
+            "missing": totals["pushed"] - len(self.got),
+            "resent": resent,
+        }
         return totals | {"broken": [*totals["broken"], *broken]}
 
     async def _live(self) -> None:
-        self.client = BridgeClient(self.proxy.url("/ws"), policy=_PACE, on_gap=lambda _: self._marked())
+        self.client = BridgeClient(
+            self.proxy.url("/ws"), policy=_PACE, on_gap=lambda _: self._marked()
+        )
         async with self.client:
             reader = asyncio.create_task(self._read())
             await self._direct()
@@ -265,7 +295,12 @@ class Crashes(Demo):
         self.receipt: Any = Namespace(state="queued")  # of all sends: the last exit code decides it
         self.server.behave(replay_bytes=1 << 24)  # large enough to replay every missed message
         with TemporaryDirectory(prefix="resilient-bridge-demo-") as directory:
-            self.files = ("--store", Path(directory, "bridge.db"), "--receipts", Path(directory, "receipts"))
+            self.files = (
+                "--store",
+                Path(directory, "bridge.db"),
+                "--receipts",
+                Path(directory, "receipts"),
+            )
             await self._start()
             try:
                 await self._direct()
@@ -281,7 +316,9 @@ class Crashes(Demo):
         options: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE} | OWN_GROUP
         command = (*COMMAND, self.proxy.url("/ws"), *self.files)
         self.process: Any = await asyncio.create_subprocess_exec(*command, **options)
-        self.outputs = asyncio.gather(self._hear(self.process.stdout), self._hear(self.process.stderr))
+        self.outputs = asyncio.gather(
+            self._hear(self.process.stdout), self._hear(self.process.stderr)
+        )
         receipts = self.files[-1].read_bytes().count(b"\n") if self.files[-1].exists() else 0
         for n in range(receipts + 1, self.n + 1):  # lines without a receipt: possibly not accepted
             await self._send(n)
@@ -294,7 +331,9 @@ class Crashes(Demo):
     async def _ready(self) -> None:
         await until(lambda: self.is_ready or self.process.returncode is not None, _PATIENCE)
         if not self.is_ready or self.process.returncode is not None:
-            raise TimeoutError(f"a process that is READY expected, got exit code {self.process.returncode}")
+            raise TimeoutError(
+                f"a process that is READY expected, got exit code {self.process.returncode}"
+            )
 
     async def _strike(self, name: str) -> None:
         await until(self.screen.stopped.is_set, self.rng.uniform(0.1, 0.5))
@@ -321,7 +360,9 @@ class Crashes(Demo):
                 if data.endswith(b"\n"):  # a line that the kill cut off counts as not printed
                     self._delivered(Namespace(**(_MESSAGE | json.loads(data))))
                 continue
-            self.ledger.saw(type(_EVENTS.get(str(kind), ""), (), {"state": word, "verdict": word})())
+            self.ledger.saw(
+                type(_EVENTS.get(str(kind), ""), (), {"state": word, "verdict": word})()
+            )
             self._watched(str(kind), text, word)
 
     def _watched(self, kind: str, text: str, word: str) -> None:

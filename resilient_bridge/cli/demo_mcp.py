@@ -55,7 +55,8 @@ async def play(rng: random.Random, seed: int, screen: Screen) -> dict[str, Any]:
     """Make the calls in an order that `rng` decides; return the totals."""
     plan = [_GOOD, *rng.sample(_CALLS, len(_CALLS)), _GOOD]
     screen.show(
-        f"An MCP client, the sidecar, and a server that dies: {len(plan)} tool calls, seed {seed}.", ""
+        f"An MCP client, the sidecar, and a server that dies: {len(plan)} tool calls, seed {seed}.",
+        "",
     )
     screen.row(Call.FORM, tuple(Call.FORM))
     calls, broken = list[Call](), list[str]()
@@ -85,7 +86,9 @@ def totals(calls: list[Call], trap: Trap) -> dict[str, Any]:
     """Compare what the client was told with the ledger of the trap, as it is at the end."""
     counts = Counter(call.outcome for call in calls)
     twice = [effect.marker for effect in trap.repeats()]
-    unsaid = [call.marker for call in calls if call.outcome == "not_executed" and trap.ran(call.marker)]
+    unsaid = [
+        call.marker for call in calls if call.outcome == "not_executed" and trap.ran(call.marker)
+    ]
     writes = [call for call in calls if call.outcome == "answered" and call.tool != READ]
     never = [call.marker for call in writes if not trap.ran(call.marker)]
     found = {
@@ -102,7 +105,9 @@ def totals(calls: list[Call], trap: Trap) -> dict[str, Any]:
         "ran_twice": len(twice),
         "ran_unsaid": len(unsaid),
         "never_ran": len(never),
-        "unknown_ran": sum(call.outcome == "unknown" and trap.ran(call.marker) > 0 for call in calls),
+        "unknown_ran": sum(
+            call.outcome == "unknown" and trap.ran(call.marker) > 0 for call in calls
+        ),
         "broken": [f"{what}: {', '.join(markers)}" for what, markers in found.items() if markers],
     }
 
@@ -161,10 +166,15 @@ class Client:
             with suppress(ProcessLookupError):
                 os.kill(starts[-1]["pid"], getattr(signal, "SIGKILL", signal.SIGTERM))
             await until(lambda: not self.is_up, _PATIENCE)
-        answer = await self.ask("tools/call", {"name": tool, "arguments": {"marker": marker, **_TOOLS[tool]}})
+        answer = await self.ask(
+            "tools/call", {"name": tool, "arguments": {"marker": marker, **_TOOLS[tool]}}
+        )
         if act == "away":
             gone.rename(file.parent)
-        strikes = [TrapStrike(one["strike"]) for one in mcp_trap_ledger.records(file, "call")[len(before) :]]
+        strikes = [
+            TrapStrike(one["strike"])
+            for one in mcp_trap_ledger.records(file, "call")[len(before) :]
+        ]
         return Call(
             server=act or (strikes[0].value if strikes else "away"),
             tool=tool,

@@ -54,7 +54,11 @@ _SERVER: Final = {
     "middle": "dies in its answer",
     "hang": "never answers",
 }
-_OUTCOMES: Final = {"answered": "ANSWERED", "unknown": "MAY HAVE RUN", "not_executed": "NOT EXECUTED"}
+_OUTCOMES: Final = {
+    "answered": "ANSWERED",
+    "unknown": "MAY HAVE RUN",
+    "not_executed": "NOT EXECUTED",
+}
 READ: Final = "list_orders"
 """The tool of the trap that only reads."""
 _PERMISSIONS: Final = {READ: "only reads", "put": "you allow it"}
@@ -88,7 +92,11 @@ class Outage:
     def cells(self) -> Sequence[object]:
         reason = _REASONS.get(self.reason, self.reason.replace("_", " "))
         is_silent = self.missing and not self.is_reported
-        why = f"{self.missing} missing, not reported" if is_silent else f"{self.missing} missing: {reason}"
+        why = (
+            f"{self.missing} missing, not reported"
+            if is_silent
+            else f"{self.missing} missing: {reason}"
+        )
         return self.what, f"{self.seconds:.1f} s", self.queued, self.replayed, self.verdict, why
 
 

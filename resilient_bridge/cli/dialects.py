@@ -49,7 +49,9 @@ def read_dialect(text: str) -> Spelled:
     text = text.strip()
     if not text or len(text) > _LONGEST:
         got = f"{len(text)} characters" if text else "nothing"
-        raise ValueError(f"the name of a dialect, or a call of one, expected, got {got}; {_listed()}")
+        raise ValueError(
+            f"the name of a dialect, or a call of one, expected, got {got}; {_listed()}"
+        )
     if _is_own(text):
         return _imported(text)
     try:
@@ -95,7 +97,9 @@ def _spelled(node: ast.expr) -> Spelled:
     found: object = getattr(dialects, name, None) if name in dir(dialects) else None
     if isinstance(found, Dialect):
         if call is not None:
-            raise ValueError(f"{name} expected, which takes no arguments, got {_short(ast.unparse(node))}")
+            raise ValueError(
+                f"{name} expected, which takes no arguments, got {_short(ast.unparse(node))}"
+            )
         return Spelled(found, f"{_WHERE}{name}")
     if not makes_dialects(found):
         raise _no_name(named)
@@ -110,14 +114,20 @@ def read_served(text: str) -> tuple[str, dict[str, Any]]:
     Raises ValueError for an invalid text, and for a dialect that it does not serve.
     """
     if _is_own(text.strip()):
-        raise ValueError(f"{_served()} expected, got {_short(text)}, whose server has to be a real one")
+        raise ValueError(
+            f"{_served()} expected, got {_short(text)}, whose server has to be a real one"
+        )
     read_dialect(text)
     node = ast.parse(text.strip(), mode="eval").body
     call = node if isinstance(node, ast.Call) else None
     name = ast.unparse(node if call is None else call.func)
     if name not in (*LIVE, *FAMILIES, "recursor"):
-        raise ValueError(f"{_served()} expected, got {_short(text)}, whose server has to be a real one")
-    return name, {} if call is None else {str(each.arg): _literal(each.value) for each in call.keywords}
+        raise ValueError(
+            f"{_served()} expected, got {_short(text)}, whose server has to be a real one"
+        )
+    return name, {} if call is None else {
+        str(each.arg): _literal(each.value) for each in call.keywords
+    }
 
 
 def _served() -> str:
@@ -129,7 +139,9 @@ def _made(name: str, make: Callable[..., Any], call: ast.Call) -> Dialect:
     keywords: dict[str, Any] = {}
     for keyword in call.keywords:
         if keyword.arg is None:
-            raise ValueError(f"arguments by name expected, got {_short('**' + ast.unparse(keyword.value))}")
+            raise ValueError(
+                f"arguments by name expected, got {_short('**' + ast.unparse(keyword.value))}"
+            )
         if keyword.arg in keywords:
             raise ValueError(f"{keyword.arg}= once expected, got it repeated")
         keywords[keyword.arg] = _literal(keyword.value)
@@ -146,7 +158,9 @@ def _literal(node: ast.expr) -> Any:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError):
-        wanted = "a literal (a text in quotes, a number, True, False, None, a list or a dict of these)"
+        wanted = (
+            "a literal (a text in quotes, a number, True, False, None, a list or a dict of these)"
+        )
         raise ValueError(f"{wanted} expected, got {_short(ast.unparse(node))}") from None
 
 
@@ -157,7 +171,9 @@ def laid_out(code: str, width: int) -> str:
         return code
     arguments = [ast.unparse(each) for each in node.args]
     arguments += [f"{each.arg}={ast.unparse(each.value)}" for each in node.keywords]
-    return "\n".join([f"{ast.unparse(node.func)}(", *(f"    {argument}," for argument in arguments), ")"])
+    return "\n".join(
+        [f"{ast.unparse(node.func)}(", *(f"    {argument}," for argument in arguments), ")"]
+    )
 
 
 # ---- the dialects that exist ----------------------------------------------------------------------------------------
@@ -221,7 +237,9 @@ def forms_of(dialect: Dialect) -> Forms:
 
 
 def _frame(dialect: Dialect, type_: str, payload: Mapping[str, Any]) -> str | bytes | None:
-    sent = Send(type=type_, payload=payload, id="i", key="k", timestamp="2026-01-01T00:00:00Z", number=1)
+    sent = Send(
+        type=type_, payload=payload, id="i", key="k", timestamp="2026-01-01T00:00:00Z", number=1
+    )
     try:
         return None if dialect.encode is None else dialect.encode(sent)
     except (TypeError, ValueError, LookupError):  # this dialect cannot encode such a message

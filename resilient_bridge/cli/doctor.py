@@ -61,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
         return examine_server(arguments)
     probe = arguments.probe_tool or arguments.probe_arguments
     if arguments.command is not None or arguments.header or probe:
-        return complain("doctor", "a command, --header, --probe-tool and --probe-arguments need --mcp")
+        return complain(
+            "doctor", "a command, --header, --probe-tool and --probe-arguments need --mcp"
+        )
     if (arguments.probe_type is not None) != arguments.probe_runs_twice:
         wanted = "--probe-type TYPE and --probe-runs-twice, or neither, expected: the message may have its effect twice"
         return complain("doctor", wanted)
@@ -87,20 +89,30 @@ def run(arguments: argparse.Namespace) -> int:
     return failed or report.code
 
 
-async def _watched(arguments: argparse.Namespace, token: str | None, dialect: Spelled | None) -> Report:
+async def _watched(
+    arguments: argparse.Namespace, token: str | None, dialect: Spelled | None
+) -> Report:
     with status_on_stderr(lambda seconds: f"looking at the bridge, {seconds:.0f} s"):
         return await _report(arguments, token, dialect)
 
 
-async def _report(arguments: argparse.Namespace, token: str | None, dialect: Spelled | None) -> Report:
+async def _report(
+    arguments: argparse.Namespace, token: str | None, dialect: Spelled | None
+) -> Report:
     limits = Limits.of(arguments.seconds or SECONDS, asyncio.get_running_loop().time())
     first: Look | None = None
     if dialect is None:
-        first = await look(arguments.bridge, connecting=limits.connecting, listening=limits.listening)
+        first = await look(
+            arguments.bridge, connecting=limits.connecting, listening=limits.listening
+        )
         mask = _masking(arguments.bridge, token)
-        first = first._replace(frames=tuple(redact(mask(frame), limit=_SHOWN) for frame in first.frames))
+        first = first._replace(
+            frames=tuple(redact(mask(frame), limit=_SHOWN) for frame in first.frames)
+        )
         if first.failure is not None and not first.frames:
-            sent = "" if token is None else "; no token was sent, as no --dialect said where it goes"
+            sent = (
+                "" if token is None else "; no token was sent, as no --dialect said where it goes"
+            )
             return Report(REFUSED, _looked(first), first=first, why=f"{first.failure}{sent}")
         found = next(iter(first.fits), "rb.dialects.recursor")
         if _UNSET in found:
@@ -108,7 +120,10 @@ async def _report(arguments: argparse.Namespace, token: str | None, dialect: Spe
         dialect = read_dialect(found.removeprefix("rb.dialects."))
     if arguments.probe_type is not None and not forms_of(dialect.dialect).types:
         return Report(
-            USAGE, (), first=first, why=f"--probe-type: a dialect with types expected, got {dialect.code}"
+            USAGE,
+            (),
+            first=first,
+            why=f"--probe-type: a dialect with types expected, got {dialect.code}",
         )
     seen = await examine(
         arguments.bridge,
@@ -203,7 +218,9 @@ def _masked(report: Report, mask: Callable[[str], str]) -> Report:
 def _masking(url: str, token: str | None) -> Callable[[str], str]:
     """Return a function that masks the secrets in a text: a server may have echoed them."""
     secrets = {
-        secret for secret in (token, *secrets_of(url)) if secret is not None and len(secret) >= _SHORTEST
+        secret
+        for secret in (token, *secrets_of(url))
+        if secret is not None and len(secret) >= _SHORTEST
     }
 
     def mask(text: str) -> str:

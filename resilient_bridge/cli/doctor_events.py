@@ -48,13 +48,19 @@ def _numbering(events: Sequence[Received], channels: Iterable[Channel]) -> Numbe
         ]
         if steps:
             found.append(
-                "not rising" if min(steps) < 1 else "without holes" if max(steps) == 1 else "with holes"
+                "not rising"
+                if min(steps) < 1
+                else "without holes"
+                if max(steps) == 1
+                else "with holes"
             )
     worst: tuple[Numbering, ...] = ("not rising", "with holes", "without holes")
     return next((each for each in worst if each in found), None)
 
 
-def after_of(cut: Connection, earlier: Iterable[Connection], back: Connection, dialect: Dialect) -> After:
+def after_of(
+    cut: Connection, earlier: Iterable[Connection], back: Connection, dialect: Dialect
+) -> After:
     """Return what came on the connection after the cut, compared with the events before."""
     answer = _answer(back, dialect)
     known = [event for each in earlier for event in each.events()]
@@ -76,7 +82,9 @@ def after_of(cut: Connection, earlier: Iterable[Connection], back: Connection, d
         verdict=None if resumed is None else resumed.verdict.value,
         reason="" if resumed is None else resumed.reason,
         proof="" if resumed is None else resumed.proof,
-        verdicts={} if resumed is None else {name: each.value for name, each in resumed.channels.items()},
+        verdicts={}
+        if resumed is None
+        else {name: each.value for name, each in resumed.channels.items()},
     )
 
 
@@ -122,7 +130,9 @@ def _asked(back: Connection, dialect: Dialect, after: After) -> After:
     )
 
 
-def _includes_asked(back: Connection, answer: Iterable[Received], known: Iterable[Received]) -> bool | None:
+def _includes_asked(
+    back: Connection, answer: Iterable[Received], known: Iterable[Received]
+) -> bool | None:
     """Return whether the event at the requested position came again; None if it is not known."""
     if back.record is None or not back.record.positions:
         return None
@@ -140,7 +150,11 @@ def _includes_last(
         return None
     if dialect.encode is None:
         last = next((event for event in reversed(known) if event.id is not None), None)
-        return None if last is None else any((one.type, one.id) == (last.type, last.id) for one in answer)
+        return (
+            None
+            if last is None
+            else any((one.type, one.id) == (last.type, last.id) for one in answer)
+        )
     if back.record is None or not back.record.positions:
         return None
     wanted = set(back.record.positions.items())
@@ -191,12 +205,16 @@ def _is_from_start(connection: Connection, dialect: Dialect) -> bool:
     return connection.asks_for_all
 
 
-def retained_of(connections: Sequence[Connection], dialect: Dialect, began: float) -> Retained | None:
+def retained_of(
+    connections: Sequence[Connection], dialect: Dialect, began: float
+) -> Retained | None:
     """Return how much the server sent in a replay from the start, or else in the longest replay.
 
     None without a replay. `began` is our wall clock at the start, in seconds since 1970.
     """
-    found = [(each, _answer(each, dialect)) for each in connections if each.has_asked or each.is_pushed]
+    found = [
+        (each, _answer(each, dialect)) for each in connections if each.has_asked or each.is_pushed
+    ]
     found = [(each, answer) for each, answer in found if answer]
     from_start = [pair for pair in found if _is_from_start(pair[0], dialect)]
     if not found:
@@ -205,7 +223,9 @@ def retained_of(connections: Sequence[Connection], dialect: Dialect, began: floa
     # an event that is both pushed and requested comes twice
     names = {_name(event): event for event in answer}
     is_time = dialect.positions is not None and dialect.positions.order == "time"
-    stamps = [stamp for event in names.values() if (stamp := _stamp(event, is_time=is_time)) is not None]
+    stamps = [
+        stamp for event in names.values() if (stamp := _stamp(event, is_time=is_time)) is not None
+    ]
     retained = Retained(events=len(names), is_all=bool(from_start))
     if not stamps:
         return retained
@@ -217,7 +237,9 @@ def retained_of(connections: Sequence[Connection], dialect: Dialect, began: floa
 def _answer(connection: Connection, dialect: Dialect) -> list[Received]:
     """Return the events that were replayed on this connection."""
     # A replay that is both pushed and requested comes twice: only the longest one counts.
-    answer = max(connection.answers, key=len) if connection.answers else connection.events(replayed=True)
+    answer = (
+        max(connection.answers, key=len) if connection.answers else connection.events(replayed=True)
+    )
     if dialect.positions is not None:
         answer = [event for event in answer if event.position is not None]
     return answer
@@ -228,7 +250,9 @@ def _stamp(event: Received, *, is_time: bool) -> tuple[float, str] | None:
 
     The name is "" if the dialect defines the field. None if no time is found.
     """
-    own = event.timestamp or (event.position if is_time and isinstance(event.position, str) else None)
+    own = event.timestamp or (
+        event.position if is_time and isinstance(event.position, str) else None
+    )
     moment = parse_timestamp(own)
     if moment is not None:
         return moment.timestamp(), ""

@@ -14,7 +14,11 @@ from .doctor_values import Findings, Loss, Ping, Repetition
 
 
 def conclude(
-    connections: Sequence[Connection], dialect: Dialect, *, has_failed: bool = False, began: float = 0.0
+    connections: Sequence[Connection],
+    dialect: Dialect,
+    *,
+    has_failed: bool = False,
+    began: float = 0.0,
 ) -> Findings:
     """Return the findings of these connections.
 
@@ -24,7 +28,11 @@ def conclude(
     accepted = [each for each in connections if each.accepted is not None]
     cut = next((each for each in connections if each.cut is not None), None)
     first = cut or (
-        accepted[0] if accepted else connections[0] if connections else Connection(number=0, dialled=0.0)
+        accepted[0]
+        if accepted
+        else connections[0]
+        if connections
+        else Connection(number=0, dialled=0.0)
     )
     later = [each for each in accepted if cut is not None and each.number > cut.number]
     back = next((each for each in later if each.resumed is not None), later[0] if later else None)
@@ -48,8 +56,12 @@ def conclude(
         else after_of(cut, earlier, back, dialect),
         from_start=from_start_of(everything, dialect),
         retained=retained_of(everything, dialect, began),
-        losses=tuple(_loss(each.loss) for each in connections if each.loss is not None and each.cut is None),
-        refusals=tuple(dict.fromkeys(_refusal(each) for one in connections for each in one.of(Refused))),
+        losses=tuple(
+            _loss(each.loss) for each in connections if each.loss is not None and each.cut is None
+        ),
+        refusals=tuple(
+            dict.fromkeys(_refusal(each) for one in connections for each in one.of(Refused))
+        ),
         gone_without=tuple(name for each in connections for name in each.refused_features),
         unreadable=sum(each.unreadable for each in connections),
         states_dedupes=next((each.holds for one in accepted for each in one.of(Dedupes)), None),
@@ -89,7 +101,9 @@ def _ping(connections: Iterable[Connection], dialect: Dialect) -> Ping | None:
         asked = next((at for at, name in each.meant if name == "Ping"), None)
         answered = None if asked is None else each.first(Pong, asked)
         if asked is not None:
-            found.append(Ping(by=by, was_sent=True, seconds=None if answered is None else answered - asked))
+            found.append(
+                Ping(by=by, was_sent=True, seconds=None if answered is None else answered - asked)
+            )
     answers = [each for each in found if each.seconds is not None]
     if answers:
         return min(answers, key=lambda each: each.seconds or 0.0)
@@ -98,7 +112,9 @@ def _ping(connections: Iterable[Connection], dialect: Dialect) -> Ping | None:
 
 def _loss(failure: Failure) -> Loss:
     details = failure.details
-    close, status, server = (details.get(name) for name in ("close_code", "http_status", "server_code"))
+    close, status, server = (
+        details.get(name) for name in ("close_code", "http_status", "server_code")
+    )
     by_peer = details.get("close_by") == "peer"
     return Loss(
         text=failure.message,
@@ -110,7 +126,11 @@ def _loss(failure: Failure) -> Loss:
 
 
 def _refusal(fact: Refused) -> str:
-    return f"{fact.code}: {fact.text}" if fact.code and fact.text else fact.code or fact.text or "an error"
+    return (
+        f"{fact.code}: {fact.text}"
+        if fact.code and fact.text
+        else fact.code or fact.text or "an error"
+    )
 
 
 # ---- the probe ------------------------------------------------------------------------------------------------------
@@ -120,12 +140,16 @@ def _repetition(connections: Iterable[Connection]) -> Repetition:
     """Return how the server answered the probe, a message that was sent to it twice."""
     for each in connections:
         for at, probe in each.probes:
-            answers = [seen.sign for seen in each.seen if seen.at >= at and _is_about(seen.sign, probe)]
+            answers = [
+                seen.sign for seen in each.seen if seen.at >= at and _is_about(seen.sign, probe)
+            ]
             if any(isinstance(answer, Reply) and answer.duplicate for answer in answers):
                 return "noticed"
             if any(isinstance(answer, Refused) for answer in answers):
                 return "refused"
-            return "no answer" if not answers else "one answer" if len(answers) == 1 else "two answers"
+            return (
+                "no answer" if not answers else "one answer" if len(answers) == 1 else "two answers"
+            )
     return "not tried"
 
 
@@ -135,7 +159,9 @@ def _is_about(sign: object, probe: Probe) -> bool:
         case Reply():
             return sign.to in names
         case Acked():
-            return bool(names & {*sign.ids}) or (sign.through is not None and sign.through >= probe.number)
+            return bool(names & {*sign.ids}) or (
+                sign.through is not None and sign.through >= probe.number
+            )
         case Refused():
             return sign.to in names or (sign.to is None and sign.type == probe.type)
         case Received():

@@ -135,7 +135,10 @@ class Connection:
 
     def first(self, kind: type[Any], after: float = 0.0) -> float | None:
         """Return when the first sign of this class came, at or after this moment; None if never."""
-        return next((each.at for each in self.seen if isinstance(each.sign, kind) and each.at >= after), None)
+        return next(
+            (each.at for each in self.seen if isinstance(each.sign, kind) and each.at >= after),
+            None,
+        )
 
     def events(self, *, replayed: bool | None = None) -> list[Received]:
         """Return the received events; `replayed`: only those of a replay, or only the others."""
@@ -152,7 +155,9 @@ class Reading:
 
     def add(self, entry: Entry) -> None:
         if entry.kind == "dialled":
-            self.connections[entry.connection] = Connection(number=entry.connection, dialled=entry.at)
+            self.connections[entry.connection] = Connection(
+                number=entry.connection, dialled=entry.at
+            )
         connection = self.connections.get(entry.connection)
         if connection is not None:
             _add(connection, entry, self._dialect)
@@ -248,7 +253,9 @@ def _own_came(
     is_close = entry.at - connection.last_replay <= _BURST
     is_first = connection.asks_for_all and connection.last_replay == -inf
     is_soon = connection.opened is not None and entry.at - connection.opened <= _ANSWER
-    is_replay = connection.has_asked and (connection.is_joining or is_close or (is_first and is_soon))
+    is_replay = connection.has_asked and (
+        connection.is_joining or is_close or (is_first and is_soon)
+    )
     if is_replay:
         connection.last_replay = entry.at
     connection.seen += [Seen(entry.at, fact, is_replay) for fact in facts]
@@ -315,7 +322,9 @@ def _replayed(items: Any) -> list[Received]:
 def _acknowledged(payload: Mapping[str, Any]) -> Reply | Acked:
     name = payload.get("message_id") or payload.get("idempotency_key")
     if isinstance(name, str):
-        return Reply(to=name, type="ack", payload=payload, duplicate=payload.get("status") in _REPEATED)
+        return Reply(
+            to=name, type="ack", payload=payload, duplicate=payload.get("status") in _REPEATED
+        )
     names: Any = payload.get("message_ids")
     return Acked(ids=cast("list[str]", names) if isinstance(names, list) else ())
 

@@ -54,7 +54,9 @@ async def look(url: str, *, connecting: float, listening: float) -> Look:
             while len(frames) < _FRAMES:
                 frame = await transport.receive()
                 frames.append(frame if isinstance(frame, str) else frame.decode("utf-8", "replace"))
-                limit.reschedule(min(limit.when() or 0.0, asyncio.get_running_loop().time() + _FOLLOWS))
+                limit.reschedule(
+                    min(limit.when() or 0.0, asyncio.get_running_loop().time() + _FOLLOWS)
+                )
     except TimeoutError:
         pass
     except Exception as error:  # noqa: BLE001 -- the connection has ended, which is a finding

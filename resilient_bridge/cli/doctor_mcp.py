@@ -23,7 +23,19 @@ from .status_line import status_on_stderr
 
 
 FOUND_OUT, NOT_STARTED, RISKS = 0, 1, 3
-_FETCHERS: Final = ("npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx", "docker", "podman")
+_FETCHERS: Final = (
+    "npx",
+    "npm",
+    "pnpm",
+    "pnpx",
+    "yarn",
+    "bunx",
+    "uvx",
+    "uv",
+    "pipx",
+    "docker",
+    "podman",
+)
 _GONE: Final = 6.0  # seconds for a child to end after its input was closed
 
 
@@ -48,7 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
             fetcher = _fetcher_of(arguments.command)
             perhaps = f"{fetcher} may be fetching the package; " if fetcher else ""
             reached = f": no answer to initialize; {perhaps}--seconds N gives it longer"
-        page.row("time", f"not done within {seconds_of(arguments):g} s{reached}", "it took too long")
+        page.row(
+            "time", f"not done within {seconds_of(arguments):g} s{reached}", "it took too long"
+        )
         code = RISKS if has_started else NOT_STARTED
     if code == FOUND_OUT and page.problems:
         code = RISKS
@@ -125,7 +139,11 @@ async def _examine_command(
 async def _kill(talk: Talk, page: Page) -> None:
     talk.kill()
     loss = await talk.gone(5.0)
-    page.row("kill -9", f"between calls, by this command: {loss or 'it goes on'}", killed=loss is not None)
+    page.row(
+        "kill -9",
+        f"between calls, by this command: {loss or 'it goes on'}",
+        killed=loss is not None,
+    )
 
 
 async def _leave(talk: Talk, page: Page) -> None:

@@ -30,7 +30,9 @@ FOUND_OUT, NOT_STARTED = 0, 1
 _SECONDS: Final = 5.0  # for a connection and the status of a response together
 
 
-async def examine_url(url: str, arguments: argparse.Namespace, probe: dict[str, Any], page: Page) -> int:
+async def examine_url(
+    url: str, arguments: argparse.Namespace, probe: dict[str, Any], page: Page
+) -> int:
     """Examine the server and what it does with sessions; return 0, or 1 if it does not start."""
     named = headers_of(arguments.header)
     async with Talk(lambda receiver: HTTPUpstream(url, receiver=receiver, headers=named)) as talk:
@@ -83,7 +85,9 @@ async def _look_at_one(wire: Wire, page: Page) -> None:
         gone = await _post(wire, "ping", 3)
         is_seen = gone.status >= 400 and is_session_unknown(gone.status, gone.content)
         more = ": recognised, so a new session is made and the call sent again" if is_seen else ""
-        problem = "a lost session is not told, so a client cannot know that it has to open a new one"
+        problem = (
+            "a lost session is not told, so a client cannot know that it has to open a new one"
+        )
         page.row(
             "ended session",
             f"answered {gone.status}{more}",
@@ -114,7 +118,9 @@ def _seeing(page: Page, what: str, wire: Wire) -> Generator[None]:
         page.row(what, f"not found out: {redact(wire.secrets.text(classify(error).message))}")
 
 
-async def _post(wire: Wire, method: str, number: int, params: Mapping[str, Any] | None = None) -> _Seen:
+async def _post(
+    wire: Wire, method: str, number: int, params: Mapping[str, Any] | None = None
+) -> _Seen:
     return await _send(wire, "POST", message.request(number, method, params).text.encode())
 
 

@@ -41,7 +41,9 @@ async def start(talk: Talk, page: Page, what: str) -> bool:
     result = object_of(object_of(answer).get("result"))
     if answer is None or not isinstance(answer.get("result"), dict):
         words = f"; its last words: {talk.words}" if talk.words else ""
-        why = talk.loss or (_why_not(answer) if answer else talk.unanswered or "no answer to initialize")
+        why = talk.loss or (
+            _why_not(answer) if answer else talk.unanswered or "no answer to initialize"
+        )
         page.row(what, f"no: {redact(why)}{words}", "it does not start", starts=False)
         return False
     version: object = result.get("protocolVersion")
@@ -77,12 +79,20 @@ def describe_tools(tools: list[dict[str, Any]], page: Page, *, is_command: bool)
     idempotent = [str(tool.get("name")) for tool in tools if hint_of(tool) == "idempotent"]
     others = [str(tool.get("name")) for tool in tools if not hint_of(tool)]
     page.row(
-        "tools", str(len(tools)), tools=len(tools), read_only=reads, idempotent=idempotent, unsafe=others
+        "tools",
+        str(len(tools)),
+        tools=len(tools),
+        read_only=reads,
+        idempotent=idempotent,
+        unsafe=others,
     )
     page.row("only read", _names(reads) + (f": repeated {trusted}" if reads else ""))
-    page.row("idempotent", _names(idempotent) + (": repeated with --trust-hints" if idempotent else ""))
     page.row(
-        "anything else", _names(others) + (": a repeat may do it twice, so none is made" if others else "")
+        "idempotent", _names(idempotent) + (": repeated with --trust-hints" if idempotent else "")
+    )
+    page.row(
+        "anything else",
+        _names(others) + (": a repeat may do it twice, so none is made" if others else ""),
     )
 
 
@@ -98,7 +108,9 @@ async def look_around(talk: Talk, page: Page) -> None:
     talk.notify("notifications/cancelled", {"requestId": 987_654, "reason": "doctor"})
     unknown = await talk.ask("resilient-bridge/unknown")
     code = object_of(object_of(unknown).get("error")).get("code")
-    found = f"refused with {code}" if code is not None else "answered" if unknown else _silence(talk)
+    found = (
+        f"refused with {code}" if code is not None else "answered" if unknown else _silence(talk)
+    )
     silent = "that is nothing a client can read" if talk.unanswered else "a client waits for ever"
     page.row("unknown method", found, "" if unknown else silent, unknown_method=code)
 
@@ -144,7 +156,9 @@ def _why_not(opened: Mapping[str, Any]) -> str:
 
 def _words_of(error: Mapping[str, Any]) -> str:
     code = error.get("code")
-    return str(error.get("message") or "an error without words") + ("" if code is None else f" ({code})")
+    return str(error.get("message") or "an error without words") + (
+        "" if code is None else f" ({code})"
+    )
 
 
 def _silence(talk: Talk) -> str:
@@ -155,4 +169,6 @@ def _silence(talk: Talk) -> str:
 def _names(names: list[str]) -> str:
     if not names:
         return "none"
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return ", ".join(names[:_SHOWN]) + (
+        f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    )

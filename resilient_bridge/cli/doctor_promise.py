@@ -31,10 +31,10 @@ def promise_of(findings: Findings, dialect: Dialect) -> str:
         return _of_envelopes(findings, dialect)
     policy = dialect.positions
     if policy is None:
-        again = "; what was not acknowledged is sent again" if dialect.acknowledges is not None else ""
-        return (
-            f"Across a cut: UNKNOWN, always: nothing is asked for, and nobody knows what was missed{again}."
+        again = (
+            "; what was not acknowledged is sent again" if dialect.acknowledges is not None else ""
         )
+        return f"Across a cut: UNKNOWN, always: nothing is asked for, and nobody knows what was missed{again}."
     seen = findings.after.proof if findings.after is not None else ""
     proofs = [seen] if seen in _IF else list(_proofs(policy))
     if not proofs:
@@ -42,16 +42,18 @@ def promise_of(findings: Findings, dialect: Dialect) -> str:
     gap = " GAP, with the numbers, where some are missing;" if policy.contiguous else ""
     gap = gap or (" GAP where it forgot the session;" if policy.proof is not None else "")
     where = " for each log" if policy.per_channel else ""
-    return (
-        f"Across a cut{where}: RECOVERED if {' or '.join(_IF[name] for name in proofs)};{gap} else UNKNOWN."
-    )
+    return f"Across a cut{where}: RECOVERED if {' or '.join(_IF[name] for name in proofs)};{gap} else UNKNOWN."
 
 
 def _proofs(policy: Positions) -> Sequence[str]:
     """Return the proofs of a complete replay that this policy can have."""
     found: list[str] = [] if policy.proof is None else [policy.proof]
     if policy.ends == "stated" and policy.proof is None:
-        found += ["stated"] if policy.order != "number" or not policy.contiguous else ["stated", "window"]
+        found += (
+            ["stated"]
+            if policy.order != "number" or not policy.contiguous
+            else ["stated", "window"]
+        )
     if (policy.overlap or policy.repeats) and (policy.ends == "anchor" or policy.contiguous):
         found.append("anchor")
     if policy.contiguous and not policy.overlap and policy.ends != "barrier":
@@ -85,7 +87,9 @@ def _about_replay(findings: Findings, dialect: Dialect) -> list[str]:
     has_replay = policy is not None or dialect.request_replay is not None
     if after.verdict is not None and after.verdict != "RECOVERED" and has_replay:
         page = "the docstring of rb.bridge.Gap" if policy is None else "docs/reference/positions.md"
-        notes.append(f"This cut ended {after.verdict}({after.reason}): {page} says what that means.")
+        notes.append(
+            f"This cut ended {after.verdict}({after.reason}): {page} says what that means."
+        )
     if policy is None or after.includes_asked is None:
         return notes
     if after.reason == "no_anchor" and after.includes_last:
@@ -99,7 +103,9 @@ def _about_replay(findings: Findings, dialect: Dialect) -> list[str]:
             "The event that is asked after comes again, so inclusive=True saves one event of each replay."
         )
     if not after.includes_asked and policy.ends == "anchor" and not policy.overlap:
-        notes.append("The event that is asked after does not come again, though the dialect expects it.")
+        notes.append(
+            "The event that is asked after does not come again, though the dialect expects it."
+        )
     return notes
 
 
@@ -112,7 +118,9 @@ def _about_events(findings: Findings, dialect: Dialect, fits: Sequence[str]) -> 
     if dialect is plain and better:
         notes.append(f"What its frames would fit, too: {', '.join(better)}.")
     if policy is not None and before.events and not before.with_position:
-        notes.append("No event had a position: the field that the dialect reads may have another name.")
+        notes.append(
+            "No event had a position: the field that the dialect reads may have another name."
+        )
     if policy is not None and not before.events:
         notes.append(
             "No event came before the cut, so there was nothing to ask after: try again while the server sends some."
@@ -130,5 +138,7 @@ def _about_sends(findings: Findings, dialect: Dialect) -> list[str]:
             "The server notices a repetition: dialect.evolve(dedupes=True) lets the client send again after a cut."
         ]
     if findings.repetition == "two answers" and dialect.dedupes is True:
-        return ["Both were answered alike, though the dialect says that the server notices a repetition."]
+        return [
+            "Both were answered alike, though the dialect says that the server notices a repetition."
+        ]
     return []

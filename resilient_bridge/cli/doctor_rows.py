@@ -100,13 +100,18 @@ def _accepting(findings: Findings) -> Iterator[Row]:
         yield Row("accepted", how.format(_seconds(findings.accepted)) + asked)
     named = [
         name
-        for name, is_named in (("our session", findings.names_session), ("its log", findings.names_log))
+        for name, is_named in (
+            ("our session", findings.names_session),
+            ("its log", findings.names_log),
+        )
         if is_named
     ]
     if named:
         yield Row("it names", " and ".join(named))
     if findings.join is not None:
-        yield Row("join", "answered" if findings.join == "answered" else "read, and not answered by name")
+        yield Row(
+            "join", "answered" if findings.join == "answered" else "read, and not answered by name"
+        )
     yield from _ping(findings)
 
 
@@ -134,7 +139,11 @@ def _events(findings: Findings) -> Iterator[Row]:
     if not before.with_position:
         yield Row("events", f"{text}, none with a position")
     else:
-        span = "" if before.first is None else f", from {_shown(before.first)} to {_shown(before.last)}"
+        span = (
+            ""
+            if before.first is None
+            else f", from {_shown(before.first)} to {_shown(before.last)}"
+        )
         logs = f", in {before.channels} logs" if before.channels > 1 else ""
         yield Row("events", f"{text}, {before.with_position} with a position{span}{logs}")
     if before.numbering is not None:
@@ -159,7 +168,10 @@ def _cut(findings: Findings) -> Iterator[Row]:
     if after.asked is not None or after.channels:
         yield from _answer(after)
     if after.repeated:
-        yield Row("came again", f"{_count(after.repeated, 'event')} that had come before, without a question")
+        yield Row(
+            "came again",
+            f"{_count(after.repeated, 'event')} that had come before, without a question",
+        )
     yield Row("verdict", _verdict(after))
     for channel, verdict in after.verdicts.items():
         yield Row("", f"{_shown(channel)}: {verdict}")
@@ -168,7 +180,9 @@ def _cut(findings: Findings) -> Iterator[Row]:
 def _identity(after: After) -> str:
     named = (("session", after.same_session), ("log", after.same_log))
     return "".join(
-        f", {'the same' if is_same else 'another'} {name}" for name, is_same in named if is_same is not None
+        f", {'the same' if is_same else 'another'} {name}"
+        for name, is_same in named
+        if is_same is not None
     )
 
 
@@ -188,11 +202,15 @@ def _answer(after: After) -> Iterator[Row]:
     else:
         order = "" if after.order is None else f", {after.order}"
         pushed = ", also without a question" if after.is_pushed else ""
-        yield Row("answer", f"{_count(after.events, 'event')}{order}; {after.new} of them new{pushed}")
+        yield Row(
+            "answer", f"{_count(after.events, 'event')}{order}; {after.new} of them new{pushed}"
+        )
     if after.includes_asked is not None:
         yield Row(
             "inclusive",
-            "yes: the event asked after came again" if after.includes_asked else "no: it begins behind it",
+            "yes: the event asked after came again"
+            if after.includes_asked
+            else "no: it begins behind it",
         )
     yield Row("last one again", _INCLUDED[after.includes_last])
     if after.oldest is not None:
@@ -211,7 +229,9 @@ def _rest(findings: Findings) -> Iterator[Row]:
     if findings.accepted is not None:
         start = findings.from_start
         unknown = "not shown: this dialect did not ask for it"
-        yield Row("from the start", unknown if start is None else f"it sends from {_shown(start)} on")
+        yield Row(
+            "from the start", unknown if start is None else f"it sends from {_shown(start)} on"
+        )
         if findings.retained is not None:
             yield Row("keeps", _retained(findings.retained))
         if findings.states_dedupes is not None:
@@ -247,7 +267,11 @@ def _age(seconds: float) -> str:
 
 
 def _loss(loss: Loss) -> str:
-    numbers = (("close code", loss.close_code), ("HTTP status", loss.http_status), ("code", loss.server_code))
+    numbers = (
+        ("close code", loss.close_code),
+        ("HTTP status", loss.http_status),
+        ("code", loss.server_code),
+    )
     named = ", ".join(f"{name} {number}" for name, number in numbers if number is not None)
     return f"{named}: {loss.text}" if named else loss.text
 

@@ -88,7 +88,9 @@ async def examine(
 ) -> Examined:
     """Examine the bridge until the limits' end. Raises ConfigError for wrong arguments."""
     journal = Journal(dialect)
-    client = WatchedClient(url, journal, dialect, token=token, session_id=session_id, policy=_policy(limits))
+    client = WatchedClient(
+        url, journal, dialect, token=token, session_id=session_id, policy=_policy(limits)
+    )
     steps = _Steps(journal, client, dialect, limits)
     with listen(journal.happened), muted():
         async with client:
@@ -126,7 +128,9 @@ def _policy(limits: Limits) -> BridgePolicy:
 class _Steps:
     """One examination."""
 
-    def __init__(self, journal: Journal, client: BridgeClient, dialect: Dialect, limits: Limits) -> None:
+    def __init__(
+        self, journal: Journal, client: BridgeClient, dialect: Dialect, limits: Limits
+    ) -> None:
         self._journal, self._client, self._dialect, self._limits = journal, client, dialect, limits
         self._connections = journal.reading.connections
         self._why = "the bridge did not accept the connection in this time"
@@ -150,8 +154,13 @@ class _Steps:
 
     def examined(self) -> Examined:
         """Return what was recorded so far."""
-        frames = [entry.value for entry in self._journal.entries if entry.kind == "came"][:_FIRST_FRAMES]
-        texts = [frame if isinstance(frame, str) else frame.decode("utf-8", "replace") for frame in frames]
+        frames = [entry.value for entry in self._journal.entries if entry.kind == "came"][
+            :_FIRST_FRAMES
+        ]
+        texts = [
+            frame if isinstance(frame, str) else frame.decode("utf-8", "replace")
+            for frame in frames
+        ]
         notes = [
             *self._journal.notes,
             *(["More came than this command looks at."] if self._journal.is_full else []),
@@ -177,7 +186,9 @@ class _Steps:
         try:
             receipt = await self._client.send(type_, {})
         except BridgeError as error:
-            journal.notes.append(f"The message of --probe-type was not sent: {error.failure.message}.")
+            journal.notes.append(
+                f"The message of --probe-type was not sent: {error.failure.message}."
+            )
             return
         journal.add("probed", Probe(type_, receipt.id, receipt.idempotency_key, journal.number))
         is_ours = partial(_is_of, sent=journal.sent, identity=receipt.id)
@@ -185,7 +196,9 @@ class _Steps:
         def frame() -> str | None:
             return next((each.value for each in journal.entries[before:] if is_ours(each)), None)
 
-        await journal.until(lambda: frame() is not None, min(self._limits.probing, self._remaining()))
+        await journal.until(
+            lambda: frame() is not None, min(self._limits.probing, self._remaining())
+        )
         again, transport = frame(), journal.transport
         if again is None or transport is None:
             journal.notes.append("The message of --probe-type did not go out.")
@@ -234,7 +247,9 @@ class _Steps:
         """
         connections = self._connections.values()
         has_positions = self._dialect.positions is not None
-        has_event = any(each.has_position if has_positions else each.has_event for each in connections)
+        has_event = any(
+            each.has_position if has_positions else each.has_event for each in connections
+        )
         return has_event and any(each.has_pong for each in connections)
 
     def _is_judged(self, cut: int) -> bool:

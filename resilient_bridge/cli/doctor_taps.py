@@ -41,7 +41,9 @@ class Journal:
         self.is_full = False
         self.notes: list[str] = []
         self.transport: TappedTransport | None = None
-        self.sent: str | bytes = ""  # the frame of the last message, in a dialect that writes its own
+        self.sent: str | bytes = (
+            ""  # the frame of the last message, in a dialect that writes its own
+        )
         self.number = 0
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()

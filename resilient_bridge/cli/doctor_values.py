@@ -12,7 +12,9 @@ from ..protocol.facts import Position
 
 Order: TypeAlias = Literal["rising", "falling", "mixed"]
 Numbering: TypeAlias = Literal["without holes", "with holes", "not rising"]
-Repetition: TypeAlias = Literal["not tried", "no answer", "refused", "one answer", "two answers", "noticed"]
+Repetition: TypeAlias = Literal[
+    "not tried", "no answer", "refused", "one answer", "two answers", "noticed"
+]
 
 
 @attrs.frozen(kw_only=True)
@@ -138,5 +140,7 @@ class Findings:
     def is_found_out(self) -> bool:
         """Whether the bridge was reached, and accepted us again after the cut."""
         return (
-            self.accepted is not None and not self.has_failed and (not self.was_cut or self.after is not None)
+            self.accepted is not None
+            and not self.has_failed
+            and (not self.was_cut or self.after is not None)
         )

@@ -35,7 +35,14 @@ def run(arguments: argparse.Namespace) -> int:
             from .mcp_http import serve
 
             return serve(arguments, sidecar)
-        for name in ("shared", "no_token", "token_file", "allow_origin", "allow_host", *HTTP_LIMITS):
+        for name in (
+            "shared",
+            "no_token",
+            "token_file",
+            "allow_origin",
+            "allow_host",
+            *HTTP_LIMITS,
+        ):
             if getattr(arguments, name):
                 return complain("mcp", f"--{name.replace('_', '-')} needs --http")
         stderr = None if arguments.quiet else sys.stderr.fileno()

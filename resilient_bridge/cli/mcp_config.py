@@ -31,12 +31,21 @@ if TYPE_CHECKING:
 
 
 CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
-    "claude-code": ("mcpServers", ".mcp.json of your project; or: claude mcp add-json NAME 'ENTRY'"),
-    "claude-desktop": ("mcpServers", "claude_desktop_config.json (Settings, Developer, Edit Config)"),
+    "claude-code": (
+        "mcpServers",
+        ".mcp.json of your project; or: claude mcp add-json NAME 'ENTRY'",
+    ),
+    "claude-desktop": (
+        "mcpServers",
+        "claude_desktop_config.json (Settings, Developer, Edit Config)",
+    ),
     "cursor": ("mcpServers", "~/.cursor/mcp.json, or .cursor/mcp.json of your project"),
     "vscode": ("servers", ".vscode/mcp.json of your project"),
     "codex": ("mcp_servers", "~/.codex/config.toml"),
-    "mcpservers": ("mcpServers", "the file of a client that reads mcpServers; MCP Inspector: --config FILE"),
+    "mcpservers": (
+        "mcpServers",
+        "the file of a client that reads mcpServers; MCP Inspector: --config FILE",
+    ),
     "json": ("", ""),
 }
 """For each client: the key of its servers in its configuration, and the file; neither for an entry alone."""
@@ -46,7 +55,12 @@ _VALUED: Final = ("--print-config", "--name", "--env")
 _FILES: Final = ("--config", "--events", "--token-file", "--cwd")
 _REFERENCES: Final = ("env:", "file:")
 _HEAD: Final = 200
-_CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+_CERTIFICATES: Final = (
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+)
 _PROXIES: Final = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy")
 _NETWORK: Final = {*_CERTIFICATES, *_PROXIES}  # what a download may need, and only a shell has
 _WRAPPERS: Final = ("npx", "uvx", "python", "python3", "node", "bunx", "deno")
@@ -59,10 +73,13 @@ def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
     """
     client: str = arguments.print_config
     if client not in CLIENTS:
-        return complain("mcp", f"--print-config: one of {', '.join(CLIENTS)} expected, got {client!r}")
+        return complain(
+            "mcp", f"--print-config: one of {', '.join(CLIENTS)} expected, got {client!r}"
+        )
     if arguments.http is not None:
         return complain(
-            "mcp", "--print-config: with --http there is nothing to start; give the client the address"
+            "mcp",
+            "--print-config: with --http there is nothing to start; give the client the address",
         )
     member, _ = CLIENTS[client]
     if arguments.name and not member:
@@ -87,7 +104,11 @@ def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
 
 
 def _entry(
-    options: list[str], sidecar: Sidecar, program: str | None, config: str | None, env: Mapping[str, str]
+    options: list[str],
+    sidecar: Sidecar,
+    program: str | None,
+    config: str | None,
+    env: Mapping[str, str],
 ) -> dict[str, Any]:
     ours = _ourselves()
     words = [*ours[1:], "mcp", *options]
@@ -125,7 +146,9 @@ def _source() -> str:
     facts = json.loads(
         importlib.metadata.distribution("resilient-bridge").read_text("direct_url.json") or "{}"
     )
-    extras = sorted(extra for module, (_, extra) in EXTRAS.items() if importlib.util.find_spec(module))
+    extras = sorted(
+        extra for module, (_, extra) in EXTRAS.items() if importlib.util.find_spec(module)
+    )
     name = f"resilient-bridge[{','.join(extras)}]" if extras else "resilient-bridge"
     if "url" not in facts:
         return name
@@ -158,7 +181,9 @@ def _whole(option: str) -> str:
     It was parsed before, so the abbreviation is unique.
     """
     is_option = option.startswith("--")
-    return next((name for name in (*_VALUED, *_FILES) if is_option and name.startswith(option)), option)
+    return next(
+        (name for name in (*_VALUED, *_FILES) if is_option and name.startswith(option)), option
+    )
 
 
 def _seen_from(cwd: str | None, program: str) -> str:
@@ -172,9 +197,7 @@ def _why_not(program: str, cwd: str | None) -> str:
     if Path(program).name == program:
         return f"command not found: {program}, looked for in {os.environ.get('PATH', 'no PATH')}"
     if (Path(cwd or ".") / program).is_file():
-        return (
-            f"not allowed to run {program}: it is not executable; name its interpreter before it, or chmod +x"
-        )
+        return f"not allowed to run {program}: it is not executable; name its interpreter before it, or chmod +x"
     return f"command not found: {program}, seen from {Path(cwd or '.').absolute()}"
 
 
@@ -207,7 +230,11 @@ def _path_for(program: str, ours: str) -> str:
             first = file.read(_HEAD).split(b"\n", 1)[0].decode("utf-8", "replace")
     except OSError:
         first = ""
-    if first.startswith("#!") and "env" in first and (interpreter := shutil.which(first.split()[-1])):
+    if (
+        first.startswith("#!")
+        and "env" in first
+        and (interpreter := shutil.which(first.split()[-1]))
+    ):
         folders.append(Path(interpreter).parent)
     once: dict[str, str] = {}  # each folder under the first of its names
     for folder in folders:
@@ -224,16 +251,22 @@ def _name_of(sidecar: Sidecar) -> str:
     else:
         address = urlsplit(sidecar.url or "")
         name = f"{address.hostname or ''}-{address.port or ''}"
-    return "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in name).strip("-") or "server"
+    return (
+        "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in name).strip("-")
+        or "server"
+    )
 
 
 def _toml(name: str, entry: Mapping[str, Any]) -> str:
     # A JSON string, or array of strings, is valid TOML as well.
     lines = [f"[mcp_servers.{json.dumps(name)}]"]
-    lines += [f"{key} = {json.dumps(entry[key], ensure_ascii=False)}" for key in ("command", "args")]
+    lines += [
+        f"{key} = {json.dumps(entry[key], ensure_ascii=False)}" for key in ("command", "args")
+    ]
     if "env" in entry:
         pairs = ", ".join(
-            f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry["env"].items()
+            f"{key} = {json.dumps(value, ensure_ascii=False)}"
+            for key, value in entry["env"].items()
         )
         lines.append(f"env = {{ {pairs} }}")
     return "\n".join(lines)
@@ -242,10 +275,14 @@ def _toml(name: str, entry: Mapping[str, Any]) -> str:
 def _remark(client: str, sidecar: Sidecar, config: str | None, env: Mapping[str, str]) -> None:
     file = CLIENTS[client][1]
     remarks = [
-        f"put this into {file}" if file else "pass this to the function that starts your client's server"
+        f"put this into {file}"
+        if file
+        else "pass this to the function that starts your client's server"
     ]
     if config is not None and sidecar.command and sidecar.cwd is None:
-        text = f"add cwd to the table mcp of {config}, for example cwd = {json.dumps(str(Path.cwd()))}"
+        text = (
+            f"add cwd to the table mcp of {config}, for example cwd = {json.dumps(str(Path.cwd()))}"
+        )
         remarks.append(f"{text}: a client may start the server in any folder")
     words = [word for value in sidecar.headers.values() for word in value.split()]
     names = {word[4:] for word in words if word.startswith("env:")} - env.keys()
@@ -272,7 +309,8 @@ def _in_clear(sidecar: Sidecar, config: str | None, env: Mapping[str, str]) -> l
     places += [
         f"header {name}"
         for name, value in sidecar.headers.items()
-        if _is_secret(name, value) and not any(word.startswith(_REFERENCES) for word in value.split())
+        if _is_secret(name, value)
+        and not any(word.startswith(_REFERENCES) for word in value.split())
     ]
     command = " ".join(sidecar.command)
     if redact(command, limit=len(command) + 1) != command:

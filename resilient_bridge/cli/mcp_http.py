@@ -31,12 +31,16 @@ def serve(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
     if arguments.no_token and arguments.token_file:
         return complain("mcp", "--no-token or --token-file expected, got both")
     if arguments.quiet and not (arguments.no_token or arguments.token_file):
-        return complain("mcp", "--quiet: --token-file or --no-token expected, because no token is printed")
+        return complain(
+            "mcp", "--quiet: --token-file or --no-token expected, because no token is printed"
+        )
     try:
         token = None if arguments.no_token else _token(arguments.token_file)
         return asyncio.run(_serve(arguments, sidecar, token))
     except OSError as error:
-        complain("mcp", f"cannot listen on {arguments.http[0]}:{arguments.http[1]}: {words_of(error)}")
+        complain(
+            "mcp", f"cannot listen on {arguments.http[0]}:{arguments.http[1]}: {words_of(error)}"
+        )
         return 1
 
 

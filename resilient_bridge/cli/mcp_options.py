@@ -41,7 +41,16 @@ _FIELDS: Final = (
     *("cwd", "patience", "start_timeout", "deadline"),
     *("trust_hints", "log_arguments", "status_tool", "allow_plaintext_credentials"),
 )
-_IN_FILE: Final = (*_FIELDS, "header", "timeout", "concurrency", "rate", "circuit", "idempotent", "check")
+_IN_FILE: Final = (
+    *_FIELDS,
+    "header",
+    "timeout",
+    "concurrency",
+    "rate",
+    "circuit",
+    "idempotent",
+    "check",
+)
 
 
 def add_mcp(command: argparse.ArgumentParser) -> None:
@@ -62,7 +71,9 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="read the server and all that is said about it from the table mcp of FILE instead",
     )
-    command.add_argument("--cwd", metavar="FOLDER", help="where the command is started (default: here)")
+    command.add_argument(
+        "--cwd", metavar="FOLDER", help="where the command is started (default: here)"
+    )
     command.add_argument(
         "--allow-plaintext-credentials",
         action="store_true",
@@ -151,7 +162,9 @@ def _add_views(command: argparse.ArgumentParser) -> None:
         help="with --events: the arguments of calls as well, secrets and all",
     )
     seen.add_argument(
-        "--status-tool", action="store_true", help="add a tool resilient_bridge_status to the server's"
+        "--status-tool",
+        action="store_true",
+        help="add a tool resilient_bridge_status to the server's",
     )
     seen.add_argument("--quiet", action="store_true", help="nothing on stderr")
 
@@ -159,7 +172,10 @@ def _add_views(command: argparse.ArgumentParser) -> None:
 def _add_http(command: argparse.ArgumentParser) -> None:
     http = command.add_argument_group("several clients, over streamable HTTP")
     http.add_argument(
-        "--http", type=_address, metavar="HOST:PORT", help="listen there instead of on stdin and stdout"
+        "--http",
+        type=_address,
+        metavar="HOST:PORT",
+        help="listen there instead of on stdin and stdout",
     )
     http.add_argument(
         "--shared", action="store_true", help="one server for all clients (default: one for each)"
@@ -169,7 +185,9 @@ def _add_http(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where the token for --http is kept, made if it is not there (default: printed once)",
     )
-    http.add_argument("--no-token", action="store_true", help="let every program of this machine in")
+    http.add_argument(
+        "--no-token", action="store_true", help="let every program of this machine in"
+    )
     http.add_argument(
         "--allow-origin",
         action="append",
@@ -192,14 +210,20 @@ def _add_http(command: argparse.ArgumentParser) -> None:
         "--sessions", type=_count, metavar="N", help="at most N sessions of clients (default: 1000)"
     )
     http.add_argument(
-        "--servers", type=_count, metavar="N", help="at most N servers, one for each session (default: 64)"
+        "--servers",
+        type=_count,
+        metavar="N",
+        help="at most N servers, one for each session (default: 64)",
     )
     http.add_argument(
         "--head-timeout", type=seconds, metavar="SECONDS",
         help="how long the head of a request may take, and a connection without the token (default: 10)",
     )  # fmt: skip
     http.add_argument(
-        "--body-timeout", type=seconds, metavar="SECONDS", help="how long the body may take (default: 60)"
+        "--body-timeout",
+        type=seconds,
+        metavar="SECONDS",
+        help="how long the body may take (default: 60)",
     )
 
 
@@ -222,7 +246,8 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
         raise ValueError("--env: with a command, or with --print-config, expected; got a URL")
     timeouts = dict(arguments.timeout)
     rates = {
-        name: RateLimit(calls, per=per, max_wait=arguments.patience) for name, (calls, per) in arguments.rate
+        name: RateLimit(calls, per=per, max_wait=arguments.patience)
+        for name, (calls, per) in arguments.rate
     }
     if arguments.circuit is not None:
         failures, open_for = arguments.circuit
@@ -319,7 +344,9 @@ def _variable(text: str) -> tuple[str, str]:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"a whole number of at least 1 expected, got {text[:40]!r}")
+        raise argparse.ArgumentTypeError(
+            f"a whole number of at least 1 expected, got {text[:40]!r}"
+        )
     return int(text)
 
 

@@ -26,7 +26,9 @@ class CannotLoadError(Exception):
 def split(target: str) -> tuple[str, str]:
     """Return the module or file, and the name in it ("" if there is none)."""
     where, _, name = target.rpartition(":")
-    return (where, name) if where and name.isidentifier() else (target, "")  # not the drive of C:\\flow.py
+    return (
+        (where, name) if where and name.isidentifier() else (target, "")
+    )  # not the drive of C:\\flow.py
 
 
 def load(where: str) -> ModuleType:
@@ -58,5 +60,9 @@ def _executed(path: Path) -> ModuleType:
 
 
 def _line_of(error: BaseException, where: str) -> str:
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == where]
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == where
+    ]
     return f" (line {lines[-1]})" if lines else ""

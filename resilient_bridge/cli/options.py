@@ -73,7 +73,11 @@ class Narrow(argparse.HelpFormatter):
             return text
         words = " ".join(text.split())
         lines = textwrap.wrap(
-            words, self._width, subsequent_indent=" " * 7, break_long_words=False, break_on_hyphens=False
+            words,
+            self._width,
+            subsequent_indent=" " * 7,
+            break_long_words=False,
+            break_on_hyphens=False,
         )
         return "\n".join(lines) + "\n\n"
 

@@ -19,7 +19,14 @@ import attrs
 
 from .. import events, presets
 from ..client import BridgeClient, Receipt
-from ..errors import BridgeError, ConfigError, OutboxFullError, ProtocolError, SessionError, StoreError
+from ..errors import (
+    BridgeError,
+    ConfigError,
+    OutboxFullError,
+    ProtocolError,
+    SessionError,
+    StoreError,
+)
 from ..protocol import Gap
 from ..protocol.policies import Dialect
 from ..stores import SessionLog
@@ -212,7 +219,9 @@ class Pipe:
         until = loop.time() + seconds
         await _first(settler, signals=[self._abort], seconds=seconds)
         if not self._stop.is_set() and not self._out.is_broken and not printer.done():
-            await _first(signals=[self._reached, self._stop, self._out.broken], seconds=until - loop.time())
+            await _first(
+                signals=[self._reached, self._stop, self._out.broken], seconds=until - loop.time()
+            )
         # a message printed after the store is closed would be printed again by the next run
         if self._store is not None:
             await self._catch_up(client)
@@ -237,7 +246,11 @@ class Pipe:
             return UNCONFIRMED
         if self._refused:
             return REFUSED
-        return OK if self._reached.is_set() or self._stop.is_set() or self._out.is_broken else NOT_REACHED
+        return (
+            OK
+            if self._reached.is_set() or self._stop.is_set() or self._out.is_broken
+            else NOT_REACHED
+        )
 
     def _signalled(self) -> None:
         if self._stop.is_set():
@@ -395,7 +408,11 @@ class Pipe:
 
         It is drawn only if stdin and stdout are no terminals, where it would break their lines.
         """
-        is_free = can_be_cleared(sys.stderr) and not is_terminal(sys.stdin) and not is_terminal(sys.stdout)
+        is_free = (
+            can_be_cleared(sys.stderr)
+            and not is_terminal(sys.stdin)
+            and not is_terminal(sys.stdout)
+        )
         self._status_line = StatusLine(
             lambda text: self._err.put(text, end=""),
             lambda: (
@@ -436,7 +453,9 @@ async def _first(
     """
     watchers = [asyncio.create_task(event.wait()) for event in signals]
     try:
-        await asyncio.wait([*tasks, *watchers], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            [*tasks, *watchers], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
     finally:
         for watcher in watchers:
             watcher.cancel()

@@ -43,7 +43,9 @@ def line_of(event: events.Event) -> str | None:
     if isinstance(event, events.Disconnected):
         return f"lost: {event.failure or event.reason}"
     if isinstance(event, events.ReconnectScheduled):
-        return f"retry: attempt {event.attempt} in {event.wait:.1f} s: {event.failure or event.reason}"
+        return (
+            f"retry: attempt {event.attempt} in {event.wait:.1f} s: {event.failure or event.reason}"
+        )
     if isinstance(event, events.Joined):
         return f"joined: {event.session_id}"
     if isinstance(event, events.Resumed):
@@ -58,7 +60,9 @@ def _line_of_fields(event: events.Event) -> str:
     fields = {name: value for name, value in vars(event).items() if name != event.__state__}
     failure = fields.pop("failure", None)
     shown = [
-        f"{name}={value}" for name, value in fields.items() if name not in _NO_FIELDS and value is not None
+        f"{name}={value}"
+        for name, value in fields.items()
+        if name not in _NO_FIELDS and value is not None
     ]
     text = " ".join([name_in_words(event), *shown])
     return redact(f"event: {text}" if failure is None else f"event: {text}: {failure}")
@@ -68,7 +72,9 @@ def _line_of_store(event: events.Event) -> str | None:
     if isinstance(event, events.StateSetAside):
         return f"store: {event.failure}; set aside as {event.set_aside}, going on with {event.source}, lost: {event.lost}"
     if isinstance(event, events.StoreChanged):
-        return f"store: failed: {event.failure}" if event.state == "failed" else "store: works again"
+        return (
+            f"store: failed: {event.failure}" if event.state == "failed" else "store: works again"
+        )
     return None
 
 

@@ -40,11 +40,19 @@ def parse_line(line: bytes, number: int) -> Outgoing:
     Raises ProtocolError (PROTO_INVALID_MESSAGE) with all violations of the line.
     """
     fields = parse_object(line, number)
-    found = [(name, wanted, _kind(fields.get(name))) for name, wanted, holds in _RULES if not holds(fields)]
-    found += [(name, "no such field", _kind(fields[name])) for name in fields if name not in _FIELDS]
+    found = [
+        (name, wanted, _kind(fields.get(name)))
+        for name, wanted, holds in _RULES
+        if not holds(fields)
+    ]
+    found += [
+        (name, "no such field", _kind(fields[name])) for name in fields if name not in _FIELDS
+    ]
     if found:
         raise bad_line(number, *found)
-    return Outgoing(fields["type"], fields["payload"], fields.get("idempotency_key"), fields.get("ttl"))
+    return Outgoing(
+        fields["type"], fields["payload"], fields.get("idempotency_key"), fields.get("ttl")
+    )
 
 
 def parse_frame(line: bytes, number: int, *, has_types: bool) -> Outgoing:
@@ -68,7 +76,9 @@ def _bytes_in(text: object, number: int) -> bytes:
             return base64.b64decode(text, validate=True)
     except ValueError:
         pass
-    raise bad_line(number, ("raw_base64", "bytes in base64", "text that is none" if text else _kind(text)))
+    raise bad_line(
+        number, ("raw_base64", "bytes in base64", "text that is none" if text else _kind(text))
+    )
 
 
 def parse_object(line: bytes, number: int) -> dict[str, Any]:
@@ -89,9 +99,14 @@ def bad_line(number: int, *violations: tuple[str, str, str]) -> ProtocolError:
     places = ["" if field == "$" else f"{field}: " for field, _, _ in violations]
     text = "; ".join(map(str.__add__, places, parts))
     names = ("field", "constraint", "received")
-    details = {"line": number, "violations": tuple(dict(zip(names, one, strict=True)) for one in violations)}
+    details = {
+        "line": number,
+        "violations": tuple(dict(zip(names, one, strict=True)) for one in violations),
+    }
     return ProtocolError(
-        Failure.of("PROTO_INVALID_MESSAGE", f"line {number}: {text}", details=details, executed=Executed.NO)
+        Failure.of(
+            "PROTO_INVALID_MESSAGE", f"line {number}: {text}", details=details, executed=Executed.NO
+        )
     )
 
 
@@ -115,7 +130,10 @@ def _no_constant(name: str) -> Any:
 
 def _what_json_says(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        what = _JSON_SAYS.get(error.msg) or f"text that is not JSON, {error.msg.lower().removesuffix(' at')}"
+        what = (
+            _JSON_SAYS.get(error.msg)
+            or f"text that is not JSON, {error.msg.lower().removesuffix(' at')}"
+        )
         return f"{what} at character {error.pos + 1}"
     if isinstance(error, UnicodeDecodeError):
         return f"bytes that are not UTF-8 at byte {error.start + 1}"
@@ -131,12 +149,22 @@ def _kind(value: object) -> str:
         return "true or false"
     if value is None:
         return "nothing"
-    return "an object" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a number"
+    return (
+        "an object"
+        if isinstance(value, dict)
+        else "a list"
+        if isinstance(value, list)
+        else "a number"
+    )
 
 
 def _is_text(value: object) -> bool:
     # a lone surrogate is possible in JSON, and cannot be encoded in UTF-8
-    return isinstance(value, str) and value != "" and not any("\ud800" <= char <= "\udfff" for char in value)
+    return (
+        isinstance(value, str)
+        and value != ""
+        and not any("\ud800" <= char <= "\udfff" for char in value)
+    )
 
 
 def _is_duration(value: object) -> bool:

@@ -112,16 +112,16 @@ class Receipts:
             is_other = identity_at(self._path) is not None
         if is_other:
             copy = keep_copy(self._path, data, "kept")
-            text = (
-                f"{self._path}: wanted the file that was opened, got another; the receipts are in {copy.name}"
-            )
+            text = f"{self._path}: wanted the file that was opened, got another; the receipts are in {copy.name}"
             hint = f"move the other file away, and {copy.name} to its path; then run again"
             raise StoreError(Failure.of("SYS_STATE_FOREIGN", text, suggestions=(hint,)))
         prepare_directory(self._path, _FIELD)
         replace_atomically(self._path, data)
         old, self._handle = self._handle, open_private(self._path, os.O_RDWR | os.O_APPEND, _FIELD)
         close_quietly(old)
-        self.notice = f"{self._path} was removed or moved; its {self.lines} receipts were written anew"
+        self.notice = (
+            f"{self._path} was removed or moved; its {self.lines} receipts were written anew"
+        )
 
     # ---- the file
     def _looked_at(self) -> _Found:
@@ -153,9 +153,15 @@ class Receipts:
                 "its lines are counted from 1, and those without a key of their own that were accepted before are sent again"
             )
         data = read_private(self._path, _FIELD) or b""
-        sound = {line.number: row for row in data.splitlines(keepends=True) if (line := _parsed(row)).number}
+        sound = {
+            line.number: row
+            for row in data.splitlines(keepends=True)
+            if (line := _parsed(row)).number
+        }
         head, numbers = _head_of(found.name), range(1, found.lines + 1)
-        mended = b"".join(sound.get(number) or _line(head, number, "lost") for number in numbers) or head
+        mended = (
+            b"".join(sound.get(number) or _line(head, number, "lost") for number in numbers) or head
+        )
         copy = keep_copy(self._path, data)
         replace_atomically(self._path, mended)
         lost = [number for number in numbers if number not in sound]
@@ -177,7 +183,9 @@ class Receipts:
 
     def _damaged(self, text: str) -> StoreError:
         return StoreError(
-            Failure.of("SYS_STATE_DAMAGED", f"{self._path} {text}", details={"path": str(self._path)})
+            Failure.of(
+                "SYS_STATE_DAMAGED", f"{self._path} {text}", details={"path": str(self._path)}
+            )
         )
 
 
@@ -244,7 +252,9 @@ def _parsed(row: bytes) -> _Parsed:
         return _Parsed()
     line = _LINE.fullmatch(row)
     is_whole = line is not None and _checksum(line[1]) == line[3]
-    return _Parsed(name=(head[1] + head[2]).decode(), number=int(line[2]) if line and is_whole else 0)
+    return _Parsed(
+        name=(head[1] + head[2]).decode(), number=int(line[2]) if line and is_whole else 0
+    )
 
 
 # ---- steps

@@ -45,7 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not sum(source.lines - source.empty for source in incident.sources):
         return complain("report", f"{', '.join(names)}: no line in it")
     if all(source.lines - source.empty == source.damaged.seen for source in incident.sources):
-        return complain("report", f"{', '.join(names)}: no line of a log in it (one JSON object with a time)")
+        return complain(
+            "report", f"{', '.join(names)}: no line of a log in it (one JSON object with a time)"
+        )
     failed = _write(out, incident) if out is not None else 0
     if failed:
         return failed
@@ -63,7 +65,11 @@ def _misuse(names: list[str], out: str | None) -> str:
     if names.count(_STDIN) > 1:
         return "stdin (-) can be read once"
     for name in names:
-        if name != _STDIN and out not in (None, _STDIN) and Path(name).resolve() == Path(str(out)).resolve():
+        if (
+            name != _STDIN
+            and out not in (None, _STDIN)
+            and Path(name).resolve() == Path(str(out)).resolve()
+        ):
             return f"the page would replace the log {name!r}: say where with --out"
     return ""
 
@@ -82,7 +88,9 @@ def _read(names: list[str], since: float | None, until: float | None) -> Inciden
     last_parts = [Path(name).name for name in names]
     for name in sorted(dict.fromkeys(names), key=_first_time):
         short = Path(name).name
-        incident.source("stdin" if name == _STDIN else short if last_parts.count(short) == 1 else name)
+        incident.source(
+            "stdin" if name == _STDIN else short if last_parts.count(short) == 1 else name
+        )
         with _opened(name) as file:
             for line in _lines(file):
                 incident.take(line)
@@ -135,7 +143,9 @@ class _Progress:
         if self._lines % _EVERY:
             return
         if REAL.monotonic() - self._began > _SHOW_AFTER and can_be_cleared(sys.stderr):
-            share = f"{100 * self._done // self._size} %" if self._size else f"{self._done >> 20} MiB"
+            share = (
+                f"{100 * self._done // self._size} %" if self._size else f"{self._done >> 20} MiB"
+            )
             self._draw(f"reading: {share}, {self._lines:,} lines")
 
     def end(self) -> None:
@@ -145,7 +155,12 @@ class _Progress:
     def _draw(self, text: str) -> None:
         self._is_drawn = True
         with suppress(OSError, ValueError):
-            print(f"{CLEAR}{text[: (columns(sys.stderr) or 1) - 1]}", end="", file=sys.stderr, flush=True)
+            print(
+                f"{CLEAR}{text[: (columns(sys.stderr) or 1) - 1]}",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------

@@ -25,7 +25,9 @@ def read_schedule(text: str) -> tuple[Backoff, Mapping[str, Backoff]]:
     if isinstance(preset, BridgePolicy):
         return _of_preset(preset)
     if name.isidentifier() and name not in SHAPES:
-        raise ValueError(f"a Backoff, or one of {', '.join(sorted(PRESETS))} expected, got {name!r}")
+        raise ValueError(
+            f"a Backoff, or one of {', '.join(sorted(PRESETS))} expected, got {name!r}"
+        )
     try:
         return parse_schedule(name), {}
     except ConfigError as error:

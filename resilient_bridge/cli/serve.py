@@ -54,7 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
 _OF_CLIENT: Final = ("start", "timestamp", "distinct", "volatile", "id_field", "ack", "dedupes")
 
 
-def _server(dialect: str | None, host: str, port: int, token: str | None) -> BridgeServer | LogBridge:
+def _server(
+    dialect: str | None, host: str, port: int, token: str | None
+) -> BridgeServer | LogBridge:
     name, arguments = ("recursor", {}) if dialect is None else read_served(dialect)
     if name == "recursor":
         return BridgeServer(host=host, port=port, token=token)
@@ -74,7 +76,9 @@ async def _serve(server: BridgeServer | LogBridge, host: str, *, is_open: bool) 
                 out.put(server.url)
                 if is_open and host not in _LOOPBACK:
                     err.put(f"anybody who reaches {host} can connect: --token-env asks for a token")
-                tasks = [loop.create_task(work) for work in (_push(server, err), _show(server, out, err))]
+                tasks = [
+                    loop.create_task(work) for work in (_push(server, err), _show(server, out, err))
+                ]
                 ends = [loop.create_task(event.wait()) for event in (stop, out.broken)]
                 await asyncio.wait([*ends, tasks[1]], return_when=asyncio.FIRST_COMPLETED)
                 for task in (*tasks, *ends):
@@ -97,7 +101,9 @@ async def _push(server: BridgeServer | LogBridge, err: Output) -> None:
             continue
         try:
             if isinstance(server, LogBridge):
-                await server.push(_frame(line, number) if server.position is None else _event(line, number))
+                await server.push(
+                    _frame(line, number) if server.position is None else _event(line, number)
+                )
             else:
                 await server.push(*_read(line, number))
         except ProtocolError as error:

@@ -28,7 +28,10 @@ class StatusLine:
     """
 
     def __init__(
-        self, write: Callable[[str], object], text: Callable[[], str], width: Callable[[], int | None]
+        self,
+        write: Callable[[str], object],
+        text: Callable[[], str],
+        width: Callable[[], int | None],
     ) -> None:
         self._write, self._text, self._width = write, text, width
         self._timer: asyncio.TimerHandle | None = None

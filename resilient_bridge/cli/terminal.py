@@ -69,7 +69,9 @@ def fitted(text: str, width: int | None, *, hanging: int | None = None) -> str:
     if width is None:
         return text
     blocks = re.split(r"(\n[ ]*\n)", text)
-    blocks[::2] = ["\n".join(_fitted_lines(block.split("\n"), width, hanging)) for block in blocks[::2]]
+    blocks[::2] = [
+        "\n".join(_fitted_lines(block.split("\n"), width, hanging)) for block in blocks[::2]
+    ]
     return "".join(blocks)
 
 

@@ -38,10 +38,15 @@ def run(arguments: argparse.Namespace) -> int:
         # SystemExit: a phase raised it, and its code could be mistaken for one of ours.
         why = f" by sys.exit({ended.code!r})" if isinstance(ended, SystemExit) else ""
         complain(
-            "workflow", f"interrupted{why}; go on with: resilient-bridge workflow run {arguments.target}"
+            "workflow",
+            f"interrupted{why}; go on with: resilient-bridge workflow run {arguments.target}",
         )
         return _INTERRUPTED
-    text = json.dumps(report.to_dict()) if arguments.json else report.explain() + _next(report, arguments)
+    text = (
+        json.dumps(report.to_dict())
+        if arguments.json
+        else report.explain() + _next(report, arguments)
+    )
     return show("workflow", text, is_data=arguments.json) or (
         0 if arguments.action == "abort" else _ENDS.get(report.status, 0)
     )
@@ -49,7 +54,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _next(report: WorkflowReport, arguments: argparse.Namespace) -> str:
     """Return the line with the next command to type; "" if the workflow has ended."""
-    verbs = {WorkflowStatus.HALTED: "resume", WorkflowStatus.RUNNING: "run", WorkflowStatus.NEW: "run"}
+    verbs = {
+        WorkflowStatus.HALTED: "resume",
+        WorkflowStatus.RUNNING: "run",
+        WorkflowStatus.NEW: "run",
+    }
     verb = verbs.get(report.status)
     return "" if verb is None else f"\nnext: resilient-bridge workflow {verb} {arguments.target}"
 
@@ -85,10 +94,14 @@ def _found(target: str) -> Workflow:
     if name:
         found: object = getattr(module, name, None)
         if not isinstance(found, Workflow):
-            raise _NotFoundError(f"TARGET: wanted a Workflow, got {where}:{name}, {type(found).__name__}")
+            raise _NotFoundError(
+                f"TARGET: wanted a Workflow, got {where}:{name}, {type(found).__name__}"
+            )
         return found
     flows = {key: value for key, value in vars(module).items() if isinstance(value, Workflow)}
     if len({id(flow) for flow in flows.values()}) != 1:
         names = ", ".join(flows) or "none"
-        raise _NotFoundError(f"TARGET: wanted {where}:NAME, or one Workflow in {where}, got {names}")
+        raise _NotFoundError(
+            f"TARGET: wanted {where}:NAME, or one Workflow in {where}, got {names}"
+        )
     return next(iter(flows.values()))

@@ -28,7 +28,9 @@ def check_url(url: object) -> None:
     if isinstance(url, str):
         check_url_text("BridgeClient.url", url)
     elif not callable(url):
-        raise config_error("BridgeClient.url", "a ws:// or wss:// URL, or a callable that returns one", url)
+        raise config_error(
+            "BridgeClient.url", "a ws:// or wss:// URL, or a callable that returns one", url
+        )
 
 
 def check_url_text(path: str, url: object) -> None:
@@ -39,7 +41,9 @@ def check_url_text(path: str, url: object) -> None:
         from ..errors.wrong_values import line_for_value
 
         write = line_for_value("BridgeClient.url", url)
-        raise config_error(path, "a URL that begins with ws:// or wss://", _as_written(url), write=write)
+        raise config_error(
+            path, "a URL that begins with ws:// or wss://", _as_written(url), write=write
+        )
     if url.partition("://")[2][:1] in {"", "/", "?", "#"}:
         from ..errors.wrong_values import line_for_value
 
@@ -68,9 +72,7 @@ def _check_header(path: str, name: str, value: str, wanted: str) -> None:
     try:
         checked_headers({name: value})
     except ValueError:
-        wanted = (
-            f"{wanted} that a header can hold: printable, in one line (write .strip() for a text of a file)"
-        )
+        wanted = f"{wanted} that a header can hold: printable, in one line (write .strip() for a text of a file)"
         raise config_error(path, wanted, f"another character in {name[:_LONGEST_NAME]!r}") from None
 
 
@@ -123,7 +125,9 @@ def check_session(session_id: object, on_gap: object, on_doubt: object = None) -
     """Check the arguments that describe the session, and what it reports to."""
     if session_id is not None and (not isinstance(session_id, str) or not session_id):
         raise config_error("BridgeClient.session_id", "a non-empty string", session_id)
-    if session_id is not None and any("\ud800" <= character <= "\udfff" for character in session_id):
+    if session_id is not None and any(
+        "\ud800" <= character <= "\udfff" for character in session_id
+    ):
         raise config_error("BridgeClient.session_id", "text that UTF-8 can write", session_id)
     if on_gap is not None:
         check_callable("on_gap", "a callable that takes a Gap", on_gap)
@@ -135,7 +139,9 @@ def check_health_check(check: object, dialect: Dialect) -> None:
     """Check that it is callable, and that the dialect has a ping to verify its answer."""
     if check is None:
         return
-    check_callable("health_check", "a callable, async or not, that returns whether the bridge is well", check)
+    check_callable(
+        "health_check", "a callable, async or not, that returns whether the bridge is well", check
+    )
     if dialect.ping is None and not dialect.pings:
         wanted = (
             "a dialect with a ping (ping= or pings=), which is the second opinion; leave health_check out: "
@@ -154,7 +160,9 @@ def checked_name(name: object, path: str = "BridgeClient.name") -> str:
     return name
 
 
-def checked_policy(policy: object, dialect: object = None, path: str = "BridgeClient.policy") -> BridgePolicy:
+def checked_policy(
+    policy: object, dialect: object = None, path: str = "BridgeClient.policy"
+) -> BridgePolicy:
     """Return a BridgePolicy with `dialect` instead of its own.
 
     A Policy, which is for calls, is put into the recommended one.
@@ -193,14 +201,19 @@ def message_of(
     """
     if dialect.encode is None:
         if type(type_) is not str and isinstance(type_, Mapping | bytes):
-            raise config_error("send", "send(type, payload), as this dialect has types", "a frame alone")
+            raise config_error(
+                "send", "send(type, payload), as this dialect has types", "a frame alone"
+            )
         if isinstance(payload, bytes):
             wanted = "send(type, {…}), as this dialect speaks JSON; bytes need frames of your own (decode=, encode=)"
             raise config_error("send", wanted, "bytes")
         if payload is None:
             write = f'await bridge.send({type_!r}, {{"key": "value"}})'
             raise config_error(
-                "send", "send(type, payload), as this dialect has types", "a type alone", write=write
+                "send",
+                "send(type, payload), as this dialect has types",
+                "a type alone",
+                write=write,
             )
         return type_, payload  # anything else is refused as a message
     if payload is None and isinstance(type_, Mapping | bytes):
@@ -223,7 +236,9 @@ def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill:
         wanted = "an async function of the connection that has just been made"
         check_callable("on_connect", wanted, on_connect)
     if backfill is not None:
-        check_callable("backfill", "an async iterator of frames, as a function of a Record", backfill)
+        check_callable(
+            "backfill", "an async iterator of frames, as a function of a Record", backfill
+        )
         if dialect.positions is None:
             wanted = "a dialect with positions, which say from where to fetch"
             raise config_error("BridgeClient.backfill", wanted, "one without")
@@ -244,7 +259,12 @@ def shown(url: str) -> str:
         port = "" if parts.port is None else f":{parts.port}"
     except ValueError:
         return "<url>"
-    if parts.scheme not in {"ws", "wss"} or not parts.hostname or "@" in parts.path or not url.isprintable():
+    if (
+        parts.scheme not in {"ws", "wss"}
+        or not parts.hostname
+        or "@" in parts.path
+        or not url.isprintable()
+    ):
         return "<url>"
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{port}{parts.path}"

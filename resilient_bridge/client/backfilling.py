@@ -42,7 +42,9 @@ async def fetch(backfill: Backfill, driver: Driver, link: FactLink) -> None:
         async for frame in frames:
             if not isinstance(frame, str | bytes):
                 got = f"a frame that is a {type(frame).__name__}"
-                raise config_error("BridgeClient.backfill", "frames as they came: text or bytes", got)
+                raise config_error(
+                    "BridgeClient.backfill", "frames as they came: text or bytes", got
+                )
             if link.backfilled(frame, driver.now()):
                 return
 

@@ -264,7 +264,9 @@ class BridgeClient(TeachesNames):
         self._driver.guard.check()
         if self._task is not None:
             raise config_error(
-                "BridgeClient", "a client that has not been started", f"one that is {self.state.value}"
+                "BridgeClient",
+                "a client that has not been started",
+                f"one that is {self.state.value}",
             )
         loop = self._driver.loop
         if self._is_recorded:
@@ -272,11 +274,17 @@ class BridgeClient(TeachesNames):
         opened(self, self._driver.name)
         self._task = loop.create_task(self._supervisor.run(), name="resilient_bridge supervisor")
         if self._check is not None:
-            self._checking = loop.create_task(self._check.run(), name="resilient_bridge health check")
+            self._checking = loop.create_task(
+                self._check.run(), name="resilient_bridge health check"
+            )
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> None:
         """Drain (not when the task is being cancelled), then close."""
         await self.aclose(drain=0 if isinstance(error, asyncio.CancelledError) else 5)
@@ -437,7 +445,9 @@ class BridgeClient(TeachesNames):
         """Return a snapshot for a health endpoint; any thread of this process may ask."""
         self._driver.guard.check_process()
         driver = self._driver
-        return health_of(driver, self._check, driver.now() if driver.guard.loop is not None else None)
+        return health_of(
+            driver, self._check, driver.now() if driver.guard.loop is not None else None
+        )
 
     @taught
     async def wait_ready(self, timeout: Seconds | None = None) -> None:  # noqa: ASYNC109 -- the wait itself is the operation

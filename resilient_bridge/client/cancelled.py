@@ -11,7 +11,9 @@ class NotOursError(RuntimeError):
     """A function of the user's raised CancelledError, although nobody cancelled the task it ran in."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} raised CancelledError: it awaited something that was cancelled elsewhere")
+        super().__init__(
+            f"{what} raised CancelledError: it awaited something that was cancelled elsewhere"
+        )
 
 
 def is_ours() -> bool:

@@ -43,7 +43,12 @@ class Dialer(Protocol):
         ...
 
     async def __call__(
-        self, address: Address | None, resolved: Resolved, resume: Resume | None, *, is_doubtful: bool
+        self,
+        address: Address | None,
+        resolved: Resolved,
+        resume: Resume | None,
+        *,
+        is_doubtful: bool,
     ) -> Dialed:
         """Connect, to `address` if it is given, without DNS.
 
@@ -80,7 +85,12 @@ class URLDialer:
         self._dialect = dialect
 
     async def __call__(
-        self, address: Address | None, resolved: Resolved, resume: Resume | None, *, is_doubtful: bool
+        self,
+        address: Address | None,
+        resolved: Resolved,
+        resume: Resume | None,
+        *,
+        is_doubtful: bool,
     ) -> Dialed:
         """Make one attempt; everything is evaluated again."""
         from ..transports.websocket import open_websocket
@@ -137,7 +147,12 @@ class FactoryDialer:
         self._factory, self._token = factory, token
 
     async def __call__(
-        self, address: Address | None, resolved: Resolved, resume: Resume | None, *, is_doubtful: bool
+        self,
+        address: Address | None,
+        resolved: Resolved,
+        resume: Resume | None,
+        *,
+        is_doubtful: bool,
     ) -> Dialed:
         """Make one attempt; the address and the upgrade are the user's.
 
@@ -155,10 +170,16 @@ class FactoryDialer:
         if not (hasattr(entered, "__aenter__") and hasattr(entered, "__aexit__")):
             if inspect.iscoroutine(entered):
                 entered.close()
-            wanted = "a factory that returns an async context manager, such as websockets' connect(url)"
+            wanted = (
+                "a factory that returns an async context manager, such as websockets' connect(url)"
+            )
             raise config_error("BridgeClient.over", wanted, type(entered).__name__)
         websocket = await entered.__aenter__()
-        missing = [name for name in ("send", "recv", "close") if not callable(getattr(websocket, name, None))]
+        missing = [
+            name
+            for name in ("send", "recv", "close")
+            if not callable(getattr(websocket, name, None))
+        ]
         if missing:
             await entered.__aexit__(None, None, None)
             wanted = "a factory whose context manager enters a websocket, with send, recv and close"
@@ -174,7 +195,9 @@ class _Entered:
 
     address = None
 
-    def __init__(self, transport: WebSocketTransport, entered: AbstractAsyncContextManager[Any]) -> None:
+    def __init__(
+        self, transport: WebSocketTransport, entered: AbstractAsyncContextManager[Any]
+    ) -> None:
         self._transport = transport
         self._entered: AbstractAsyncContextManager[Any] | None = entered
         self.send, self.send_now = transport.send, transport.send_now
@@ -198,7 +221,9 @@ class _Entered:
                 await asyncio.shield(task)
 
 
-async def _ask_in_clear(dial: Callable[..., Awaitable[Transport]], url: str, headers: dict[str, str]) -> None:
+async def _ask_in_clear(
+    dial: Callable[..., Awaitable[Transport]], url: str, headers: dict[str, str]
+) -> None:
     """Dial once without credentials, if the upgrade would show some in clear text.
 
     Returns if a WebSocket server accepts that, or answers that it wants credentials (401). Raises
@@ -237,7 +262,9 @@ def _with_query(url: str, fields: Mapping[str, str | int]) -> str:
     """Return `url` with these fields in its query, in place of those with the same names."""
     parts = urlsplit(url)
     others = [
-        (name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in fields
+        (name, value)
+        for name, value in parse_qsl(parts.query, keep_blank_values=True)
+        if name not in fields
     ]
     return urlunsplit(
         parts._replace(query=urlencode([*others, *((name, str(v)) for name, v in fields.items())]))

@@ -34,7 +34,9 @@ class Doubts:
     def put(self, event: OutboundInDoubt) -> None:
         self._waiting.append(event)
         if self._task is None or self._task.done():
-            self._task = self._driver.loop.create_task(self._run(), name="resilient_bridge on_doubt")
+            self._task = self._driver.loop.create_task(
+                self._run(), name="resilient_bridge on_doubt"
+            )
 
     async def _run(self) -> None:
         while self._waiting:

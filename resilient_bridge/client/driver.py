@@ -58,7 +58,9 @@ class Reader(Protocol):
 class Driver:
     """The driver of one client; `pump` is its connection, `listeners` are its event streams."""
 
-    def __init__(self, session: Session, store: Store, wall: Callable[[], float], name: str = "") -> None:
+    def __init__(
+        self, session: Session, store: Store, wall: Callable[[], float], name: str = ""
+    ) -> None:
         self.session, self.name = session, name
         self.store = store
         self.is_durable = store.is_durable
@@ -136,7 +138,9 @@ class Driver:
         if self.is_durable:
             self.store.touch()
         session, link = self.session, self.session.link
-        is_link_news = link is not None and (link.wire.control or link.death is not None or link.closing)
+        is_link_news = link is not None and (
+            link.wire.control or link.death is not None or link.closing
+        )
         if session.events or session.outbound.settled or is_link_news:
             self.after(now)
         elif self._reader is not None and len(session.inbound.inbox):
@@ -179,7 +183,11 @@ class Driver:
         link = self.session.link
         if self.session.dialect.decode is not None and link is not self._warned:
             self._warned = link
-            say("warning", f"a frame was rejected, and the connection kept: {event.failure.message}", event)
+            say(
+                "warning",
+                f"a frame was rejected, and the connection kept: {event.failure.message}",
+                event,
+            )
 
     def arm(self, now: Now) -> None:
         """Set the timer for what is due next."""
@@ -244,7 +252,9 @@ class Driver:
 
     async def keep_position(self) -> None:
         """Save the position before a join is sent, for a later process. Raises StoreError."""
-        while (watermark := self.session.inbound.watermark).asked_to_join and not watermark.is_stored:
+        while (
+            watermark := self.session.inbound.watermark
+        ).asked_to_join and not watermark.is_stored:
             try:
                 writing = self.store.keep(watermark)
                 if writing is not None:
@@ -304,7 +314,9 @@ class Driver:
         elif not self.has_failed_store:
             self.has_failed_store = True
             self.session.events.append(
-                StoreChanged(at=now.at, store=repr(self.store), state="failed", failure=error.failure)
+                StoreChanged(
+                    at=now.at, store=repr(self.store), state="failed", failure=error.failure
+                )
             )
         self.after(now)
 
@@ -313,7 +325,9 @@ class Driver:
         if self.has_failed_store:
             self.has_failed_store = False
             now = self.now()
-            self.session.events.append(StoreChanged(at=now.at, store=repr(self.store), state="working"))
+            self.session.events.append(
+                StoreChanged(at=now.at, store=repr(self.store), state="working")
+            )
             self.after(now)
 
     def probe(self, doubt: Literal["probe_unanswered", "health_check_failed"]) -> None:

@@ -26,7 +26,9 @@ _GOODBYE: Final = 1.0  # seconds a polite close may take before the connection i
 # seconds for the connection's task, in which the user's callables run as well
 _PATIENCE: Final = 5.0
 _DRAINABLE: Final = frozenset({BridgeState.READY, BridgeState.FLUSHING})
-_OVER: Final = frozenset({BridgeState.IDLE, BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED})
+_OVER: Final = frozenset(
+    {BridgeState.IDLE, BridgeState.FAILED, BridgeState.CLOSING, BridgeState.CLOSED}
+)
 
 
 async def drain(driver: Driver, seconds: float | None) -> None:
@@ -47,7 +49,10 @@ async def drain(driver: Driver, seconds: float | None) -> None:
 
 
 async def shut(
-    driver: Driver, pump: Pump | None, task: asyncio.Task[None] | None, checking: asyncio.Task[None] | None
+    driver: Driver,
+    pump: Pump | None,
+    task: asyncio.Task[None] | None,
+    checking: asyncio.Task[None] | None,
 ) -> list[Entry]:
     """End the client now, even if this task is cancelled meanwhile.
 

@@ -68,7 +68,9 @@ class Greeting:
         self._link.wire.control.append(written)
         self._driver.wake()
 
-    async def expect(self, pattern: Mapping[str, Any] | bytes | Callable[[Any], bool], /) -> Message:
+    async def expect(
+        self, pattern: Mapping[str, Any] | bytes | Callable[[Any], bool], /
+    ) -> Message:
         """Return the first frame of this connection that matches and was not returned before.
 
         The reader does not get it.
@@ -102,7 +104,9 @@ class Greeting:
     def _check(self) -> None:
         greeting = self._link.greeting
         if greeting is None or not greeting.is_open or self._driver.session.link is not self._link:
-            raise error_for(Failure.of("CONN_NOT_CONNECTED", "this connection is over, or its on_connect is"))
+            raise error_for(
+                Failure.of("CONN_NOT_CONNECTED", "this connection is over, or its on_connect is")
+            )
 
 
 def _as_json(frame: dict[str, Any]) -> str:

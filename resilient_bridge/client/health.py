@@ -82,7 +82,10 @@ def not_ready(driver: Driver, timeout: object) -> BridgeError:
         waits_for = _WAITS_FOR.get(session.state, session.reason)
         return driver.error(Failure.of("SYS_TIMEOUT", f"{text}: {waits_for}"))
     shown = Failure.of(
-        "SYS_TIMEOUT", f"{text}: {why.message}", suggestions=why.suggestions, cause=driver.error(why)
+        "SYS_TIMEOUT",
+        f"{text}: {why.message}",
+        suggestions=why.suggestions,
+        cause=driver.error(why),
     )
     return driver.error(shown)
 

@@ -36,6 +36,10 @@ async def keep_alive(driver: Driver, pump: Connection, policy: Heartbeat) -> Non
         await asyncio.wait([answer], timeout=policy.timeout)
         if not answer.done():
             await asyncio.sleep(_LAST_LOOK)
-        if not answer.done() and session.inbound.received == heard and not session.reading.is_paused:
+        if (
+            not answer.done()
+            and session.inbound.received == heard
+            and not session.reading.is_paused
+        ):
             text = f"no pong within {policy.timeout:g} s"
             pump.end(Failure.of("CONN_HEARTBEAT_TIMEOUT", text))

@@ -22,9 +22,7 @@ T = TypeVar("T")
 
 def second_reader(path: str) -> BridgeError:
     """Return the error of a second reader."""
-    wanted = (
-        "one reader at a time: one task that reads, and hands what it reads to others by an asyncio.Queue"
-    )
+    wanted = "one reader at a time: one task that reads, and hands what it reads to others by an asyncio.Queue"
     return config_error(path, wanted, "a second one")
 
 
@@ -64,5 +62,7 @@ class OneReader:
         """Raise ConfigError if another task reads; `is_waiting`: one waits at this moment."""
         loop = None if self._loop is None else self._loop()
         task = None if loop is None else loop.task
-        if is_waiting or (task is not None and task is not asyncio.current_task() and not task.done()):
+        if is_waiting or (
+            task is not None and task is not asyncio.current_task() and not task.done()
+        ):
             raise second_reader(self._path)

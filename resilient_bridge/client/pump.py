@@ -55,7 +55,9 @@ class Pump:
         self._transport = transport
         self._idle_writer: asyncio.Future[None] | None = None
         self._idle_reader: asyncio.Future[None] | None = None
-        self._handed_out: list[str | bytes] = []  # by the session, and not taken at once by the transport
+        self._handed_out: list[
+            str | bytes
+        ] = []  # by the session, and not taken at once by the transport
         self._mark_again_at = -inf
         self._half: int | None = None  # how much of a frame had arrived at the last check
         self._half_since = 0.0
@@ -123,7 +125,9 @@ class Pump:
         link = self._driver.session.link
         if self._greeting is None and self._on_connect is not None and link is not None:
             greeted = self._greet(self._on_connect, link)
-            self._greeting = self._driver.loop.create_task(greeted, name="resilient_bridge on_connect")
+            self._greeting = self._driver.loop.create_task(
+                greeted, name="resilient_bridge on_connect"
+            )
 
     def fetch(self) -> None:
         """Run the user's `backfill` for the join, once for each connection."""
@@ -132,7 +136,9 @@ class Pump:
 
             link = cast("FactLink", self._driver.session.link)
             fetched = fetch(self._backfill, self._driver, link)
-            self._fetching = self._driver.loop.create_task(fetched, name="resilient_bridge backfill")
+            self._fetching = self._driver.loop.create_task(
+                fetched, name="resilient_bridge backfill"
+            )
 
     async def _greet(self, on_connect: OnConnect, link: AnyLink) -> None:
         driver = self._driver
@@ -151,7 +157,11 @@ class Pump:
         driver.after(now)
 
     async def _read(self) -> None:
-        driver, receive, receive_now = self._driver, self._transport.receive, self._transport.receive_now
+        driver, receive, receive_now = (
+            self._driver,
+            self._transport.receive,
+            self._transport.receive_now,
+        )
         session = driver.session
         inbox, reading, now = session.inbound.inbox, session.reading, driver.now()
         while self.loss is None:
@@ -232,7 +242,11 @@ class Pump:
         return answered
 
     def _ponged(self, link: AnyLink, written: int, answer: asyncio.Future[Any]) -> None:
-        if answer.cancelled() or answer.exception() is not None or self._driver.session.link is not link:
+        if (
+            answer.cancelled()
+            or answer.exception() is not None
+            or self._driver.session.link is not link
+        ):
             return
         now = self._driver.now()
         link.answered(written, now)
@@ -275,7 +289,11 @@ class Pump:
         """
         driver = self._driver
         through = driver.session.to_mark()
-        if through is not None and now.mono >= self._mark_again_at and not await driver.mark(through, now):
+        if (
+            through is not None
+            and now.mono >= self._mark_again_at
+            and not await driver.mark(through, now)
+        ):
             # Nothing of it is sent. Control frames and requests are; the store is asked again after
             # a while.
             self._mark_again_at = now.mono + _STORE_PATIENCE

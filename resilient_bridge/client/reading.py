@@ -34,7 +34,9 @@ class Messages:
     was handed out, and the next request tries the store again.
     """
 
-    def __init__(self, driver: Driver, on_gap: Callable[[Gap], Awaitable[None] | None] | None) -> None:
+    def __init__(
+        self, driver: Driver, on_gap: Callable[[Gap], Awaitable[None] | None] | None
+    ) -> None:
         self._driver = driver
         self._on_gap = on_gap
         self._busy = False
@@ -45,7 +47,9 @@ class Messages:
     def is_read_elsewhere(self) -> bool:
         """Return whether another task reads here, or has and may go on."""
         task = self._task
-        return self._busy or (task is not None and task is not asyncio.current_task() and not task.done())
+        return self._busy or (
+            task is not None and task is not asyncio.current_task() and not task.done()
+        )
 
     def __aiter__(self) -> Messages:
         return self

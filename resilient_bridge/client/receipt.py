@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from .driver import Driver
 
 
-ReceiptState = Literal["queued", "written", "confirmed", "expired", "dropped", "withdrawn", "dead", "unknown"]
+ReceiptState = Literal[
+    "queued", "written", "confirmed", "expired", "dropped", "withdrawn", "dead", "unknown"
+]
 
 
 class Receipt(TeachesNames):
@@ -72,7 +74,11 @@ class Receipt(TeachesNames):
         None while that is open, and once it is confirmed.
         """
         entry = self._entry
-        return self._failure() if entry.is_settled and entry.state is not EntryState.CONFIRMED else None
+        return (
+            self._failure()
+            if entry.is_settled and entry.state is not EntryState.CONFIRMED
+            else None
+        )
 
     @property
     def sends(self) -> int:

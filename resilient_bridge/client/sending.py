@@ -69,7 +69,9 @@ class Sender:
                 type_, payload, now, key=key, ttl=seconds, coalesce=coalesce, volatile=volatile
             )
         except ProtocolError as error:
-            raise driver.error(error.failure) from error.failure.cause  # it says of which session it was
+            raise driver.error(
+                error.failure
+            ) from error.failure.cause  # it says of which session it was
         # its key named a send that is pending or confirmed
         if outbound.known.by_id.get(entry.id) is entry:
             return await self._known(entry)
@@ -170,10 +172,16 @@ class Sender:
         now = driver.now()
         try:
             entry = self._session.outbound.request(
-                type_, payload, now, idempotent=idempotent, timeout=inf if seconds is None else seconds
+                type_,
+                payload,
+                now,
+                idempotent=idempotent,
+                timeout=inf if seconds is None else seconds,
             )
         except ProtocolError as error:
-            raise driver.error(error.failure) from error.failure.cause  # it says of which session it was
+            raise driver.error(
+                error.failure
+            ) from error.failure.cause  # it says of which session it was
         if driver.pump is not None and len(self._session.outbound.open_requests) == 1:
             driver.pump.write_now(now)
         else:  # several share a write

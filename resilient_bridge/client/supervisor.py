@@ -111,7 +111,10 @@ class Supervisor:
         session = self._driver.session
         async with asyncio.timeout(self._timeout):
             return await self._dial(
-                address, self._note_address, session.resume(), is_doubtful=session.reconnection.is_doubtful
+                address,
+                self._note_address,
+                session.resume(),
+                is_doubtful=session.reconnection.is_doubtful,
             )
 
     def _replace(self) -> None:
@@ -121,7 +124,9 @@ class Supervisor:
         """
         if self._dialling is None and self.pump is not None:
             replacing = self._make_next(self.pump)
-            self._dialling = self._driver.loop.create_task(replacing, name="resilient_bridge replacement")
+            self._dialling = self._driver.loop.create_task(
+                replacing, name="resilient_bridge replacement"
+            )
 
     async def _make_next(self, pump: Pump) -> None:
         try:
@@ -132,7 +137,11 @@ class Supervisor:
             self._dialling = None
         if self.pump is pump and pump.loss is None:
             self._next = made
-            pump.end(Failure.of("CONN_WEBSOCKET_CLOSED", "the server announced the end of this connection"))
+            pump.end(
+                Failure.of(
+                    "CONN_WEBSOCKET_CLOSED", "the server announced the end of this connection"
+                )
+            )
         else:
             made[0].abort()
             await made[0].close()

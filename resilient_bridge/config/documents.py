@@ -137,7 +137,9 @@ def _json(text: str) -> tuple[Any, Mapping[str, int]]:
     except json.JSONDecodeError as error:
         raise DocumentError(f"not JSON: {_lower(error.msg)}", error.lineno) from None
     except ValueError as error:
-        raise error if isinstance(error, DocumentError) else DocumentError(f"not JSON: {error}") from None
+        raise (
+            error if isinstance(error, DocumentError) else DocumentError(f"not JSON: {error}")
+        ) from None
 
 
 def _yaml(text: str) -> tuple[Any, Mapping[str, int]]:

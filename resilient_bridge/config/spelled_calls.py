@@ -54,7 +54,9 @@ def read_call(
             body = ast.parse(text, mode="eval").body
         return reader.call(body)
     except SyntaxError as error:
-        raise ValueError(f"a {what} as in code expected, got {shorten(written)}: {error.msg}") from None
+        raise ValueError(
+            f"a {what} as in code expected, got {shorten(written)}: {error.msg}"
+        ) from None
     except (RecursionError, MemoryError):
         raise ValueError(f"a {what} as in code expected, got too deep a nesting") from None
 
@@ -77,7 +79,9 @@ class _Reader(NamedTuple):
 
     def call(self, node: ast.expr) -> Call:
         written = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-        spelled = (name for name in self.names for prefix in self.prefixes if written == prefix + name)
+        spelled = (
+            name for name in self.names for prefix in self.prefixes if written == prefix + name
+        )
         name = next(spelled, None)
         if name is None or not isinstance(node, ast.Call):
             wanted = ", ".join(f"{each}(...)" for each in self.names)
@@ -106,7 +110,10 @@ class _Reader(NamedTuple):
             return self.call(node)
         sign = 1
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            sign, node = -1, node.operand  # accepted, so that the receiver's error says what is wrong with -1
+            sign, node = (
+                -1,
+                node.operand,
+            )  # accepted, so that the receiver's error says what is wrong with -1
         value: object = node.value if isinstance(node, ast.Constant) else ...
         if isinstance(value, int | float) and not isinstance(value, bool):
             return sign * value

@@ -49,7 +49,11 @@ def read_yaml(text: str) -> tuple[Any, dict[str, int]]:
         node = yaml.compose(text, loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        words = getattr(error, "problem", None) or getattr(error, "reason", None) or type(error).__name__
+        words = (
+            getattr(error, "problem", None)
+            or getattr(error, "reason", None)
+            or type(error).__name__
+        )
         raise DocumentError(f"not YAML: {words}", None if mark is None else mark.line + 1) from None
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
         # Errors of pyyaml on unusual texts.
@@ -69,7 +73,9 @@ class _Nodes:
         line = node.start_mark.line + 1
         # an alias may refer to the node around it, or be expanded many times
         if depth > DEEPEST or self.count > 2 * MOST_KEYS:
-            raise DocumentError(f"wanted at most {DEEPEST} levels and {MOST_KEYS} keys, got more", line)
+            raise DocumentError(
+                f"wanted at most {DEEPEST} levels and {MOST_KEYS} keys, got more", line
+            )
         if path:
             self.lines.setdefault(path, line)  # of a list item; `_mapping` sets that of a key
         kind = str(node.tag).removeprefix(_TAG)
@@ -78,7 +84,9 @@ class _Nodes:
         if kind != _TAG_OF[node.id]:
             raise DocumentError(f"{path or 'the document'}: wanted plain data, got a tag", line)
         if kind == "seq":
-            return [self.value(item, joined(path, n), depth + 1) for n, item in enumerate(node.value)]
+            return [
+                self.value(item, joined(path, n), depth + 1) for n, item in enumerate(node.value)
+            ]
         return self._mapping(node, path, depth)
 
     def _mapping(self, node: Any, path: str, depth: int) -> dict[str, Any]:

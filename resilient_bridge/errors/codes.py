@@ -40,7 +40,10 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             severity=_CRITICAL,
         ),
         "CONN_TIMEOUT": passing(
-            _TIMEOUT, _NO, "connection timed out", "check that the host is reachable, or allow more time"
+            _TIMEOUT,
+            _NO,
+            "connection timed out",
+            "check that the host is reachable, or allow more time",
         ),
         "CONN_REFUSED": passing(
             _TRANSPORT, _NO, "connection refused", "check the port and that the server is running"
@@ -49,16 +52,25 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             _TRANSPORT, _MAYBE, "connection reset", "reconnect; if it recurs, read the server's log"
         ),
         "CONN_DNS_FAILED": passing(
-            _TRANSPORT, _NO, "host name not resolved", "check the spelling of the host and the resolver"
+            _TRANSPORT,
+            _NO,
+            "host name not resolved",
+            "check the spelling of the host and the resolver",
         ),
         "CONN_UNREACHABLE": passing(
             _TRANSPORT, _MAYBE, "network unreachable", "check the network, the vpn and the route"
         ),
         "CONN_UPGRADE_REJECTED": lasting(
-            _UPSTREAM, _NO, "websocket upgrade rejected", "check the url's path and the proxy in between"
+            _UPSTREAM,
+            _NO,
+            "websocket upgrade rejected",
+            "check the url's path and the proxy in between",
         ),
         "CONN_HEARTBEAT_TIMEOUT": passing(
-            _TIMEOUT, _MAYBE, "no heartbeat from the peer", "reconnect; the peer or the path is gone"
+            _TIMEOUT,
+            _MAYBE,
+            "no heartbeat from the peer",
+            "reconnect; the peer or the path is gone",
         ),
         "CONN_RECONNECT_EXHAUSTED": lasting(
             _TRANSPORT,
@@ -74,17 +86,29 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "use the final url; credentials never follow a redirect to another origin",
         ),
         "CONN_INSECURE": lasting(
-            _CONFIG, _NO, "credentials over plaintext refused", "use wss://, or allow plaintext explicitly"
+            _CONFIG,
+            _NO,
+            "credentials over plaintext refused",
+            "use wss://, or allow plaintext explicitly",
         ),
         "CONN_NOT_CONNECTED": passing(
-            _TRANSPORT, _NO, "not connected", "wait until the connection is ready", severity=_WARNING
+            _TRANSPORT,
+            _NO,
+            "not connected",
+            "wait until the connection is ready",
+            severity=_WARNING,
         ),
         "CONN_RESOURCE_EXHAUSTED": passing(
-            _TRANSPORT, _NO, "local resource busy or exhausted", "free descriptors or ports, or wait"
+            _TRANSPORT,
+            _NO,
+            "local resource busy or exhausted",
+            "free descriptors or ports, or wait",
         ),
         # AUTH_, who we are
         "AUTH_TOKEN_EXPIRED": lasting(_AUTH, _NO, "token expired", "refresh the token"),
-        "AUTH_INVALID_TOKEN": lasting(_AUTH, _NO, "credentials not accepted", "check or renew the token"),
+        "AUTH_INVALID_TOKEN": lasting(
+            _AUTH, _NO, "credentials not accepted", "check or renew the token"
+        ),
         "AUTH_INSECURE_TRANSPORT": lasting(
             _AUTH, _NO, "credentials not accepted over an unencrypted link", "use wss://"
         ),
@@ -122,7 +146,10 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             severity=_CRITICAL,
         ),
         "PROTO_UNKNOWN_TYPE": lasting(
-            _PROTOCOL, _NO, "message type unknown to the peer", "check the type's name and the peer's version"
+            _PROTOCOL,
+            _NO,
+            "message type unknown to the peer",
+            "check the type's name and the peer's version",
         ),
         # SESS_, the session
         "SESS_NOT_FOUND": lasting(
@@ -132,7 +159,9 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "join a new session; this one may have expired",
             session_valid=False,
         ),
-        "SESS_CLOSED": lasting(_UPSTREAM, _NO, "session closed", "join a new session", session_valid=False),
+        "SESS_CLOSED": lasting(
+            _UPSTREAM, _NO, "session closed", "join a new session", session_valid=False
+        ),
         "SESS_NOT_RESUMABLE": lasting(
             _UPSTREAM,
             _NO,
@@ -149,7 +178,9 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             session_valid=False,
         ),
         # TOOL_, HOOK_: what the agent runs and reports
-        "TOOL_EXECUTION_FAILED": lasting(_UPSTREAM, _YES, "tool failed", "read the tool's error output"),
+        "TOOL_EXECUTION_FAILED": lasting(
+            _UPSTREAM, _YES, "tool failed", "read the tool's error output"
+        ),
         "TOOL_TIMEOUT": passing(
             _TIMEOUT, _MAYBE, "tool timed out", "ask for less at once, or allow more time"
         ),
@@ -164,23 +195,42 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
         ),
         # SYS_: all others, ours or the server's
         "SYS_INTERNAL_ERROR": lasting(
-            _INTERNAL, _MAYBE, "internal error", "report it with its cause; repeating is unlikely to help"
+            _INTERNAL,
+            _MAYBE,
+            "internal error",
+            "report it with its cause; repeating is unlikely to help",
         ),
-        "SYS_CONFIG_INVALID": lasting(_CONFIG, _NO, "invalid configuration", "correct the named setting"),
+        "SYS_CONFIG_INVALID": lasting(
+            _CONFIG, _NO, "invalid configuration", "correct the named setting"
+        ),
         "SYS_RATE_LIMITED": passing(
-            _UPSTREAM, _MAYBE, "rate limited", "wait, then repeat; slow down if it recurs", severity=_WARNING
+            _UPSTREAM,
+            _MAYBE,
+            "rate limited",
+            "wait, then repeat; slow down if it recurs",
+            severity=_WARNING,
         ),
         "SYS_UNAVAILABLE": passing(
             _UPSTREAM, _MAYBE, "server unavailable", "wait for the server to come back"
         ),
         "SYS_UPSTREAM_REJECTED": lasting(
-            _UPSTREAM, _MAYBE, "rejected by the server", "read the server's message and change the request"
+            _UPSTREAM,
+            _MAYBE,
+            "rejected by the server",
+            "read the server's message and change the request",
         ),
         "SYS_OUTBOX_FULL": passing(
-            _TRANSPORT, _NO, "outbox full", "wait until queued messages were delivered, or raise the bound"
+            _TRANSPORT,
+            _NO,
+            "outbox full",
+            "wait until queued messages were delivered, or raise the bound",
         ),
         "SYS_INBOX_FULL": lasting(
-            _TRANSPORT, _MAYBE, "inbox full", "read messages faster, or raise the bound", kind=Kind.PARTIAL
+            _TRANSPORT,
+            _MAYBE,
+            "inbox full",
+            "read messages faster, or raise the bound",
+            kind=Kind.PARTIAL,
         ),
         "SYS_NOT_DELIVERED": passing(
             _TRANSPORT, _NO, "message not delivered", "send it again: it provably never left"
@@ -216,10 +266,18 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             kind=Kind.PARTIAL,
         ),
         "SYS_SPEND_LIMIT": lasting(
-            _CONFIG, _NO, "spend limit reached", "have a person approve more, or cancel", severity=_WARNING
+            _CONFIG,
+            _NO,
+            "spend limit reached",
+            "have a person approve more, or cancel",
+            severity=_WARNING,
         ),
         "SYS_CONTEXT_OVERFLOW": lasting(
-            _UPSTREAM, _NO, "context too long", "compact the history, or offer fewer tools", severity=_WARNING
+            _UPSTREAM,
+            _NO,
+            "context too long",
+            "compact the history, or offer fewer tools",
+            severity=_WARNING,
         ),
         "SYS_OUTCOME_UNKNOWN": lasting(
             _TRANSPORT,
@@ -230,7 +288,10 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
         ),
         "SYS_TIMEOUT": passing(_TIMEOUT, _MAYBE, "timed out", "allow more time, or ask for less"),
         "SYS_DEADLINE_EXCEEDED": lasting(
-            _TIMEOUT, _MAYBE, "deadline exceeded", "allow all attempts together more time, or ask for less"
+            _TIMEOUT,
+            _MAYBE,
+            "deadline exceeded",
+            "allow all attempts together more time, or ask for less",
         ),
         "SYS_CIRCUIT_OPEN": passing(
             _TRANSPORT, _NO, "circuit open", "wait until the circuit lets a probe through"
@@ -253,7 +314,10 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             _UPSTREAM, _NO, "argument too large", "send less at once, or raise the bound"
         ),
         "SYS_RESULT_REJECTED": passing(
-            _UPSTREAM, _YES, "result not accepted", "repeat the call, or relax what counts as a result"
+            _UPSTREAM,
+            _YES,
+            "result not accepted",
+            "repeat the call, or relax what counts as a result",
         ),
     }
 )

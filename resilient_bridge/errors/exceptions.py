@@ -47,7 +47,9 @@ class BridgeError(Exception):
         return f"<{type(self).__name__} {self._failure.code} {self._failure}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        attached = {name: value for name, value in vars(self).items() if name in ("__notes__", ATTRIBUTE)}
+        attached = {
+            name: value for name, value in vars(self).items() if name in ("__notes__", ATTRIBUTE)
+        }
         return type(self), (self._failure,), attached or None
 
 
@@ -102,7 +104,9 @@ class ConfigError(BridgeError, ValueError):
             # What was wanted and what to write are the message; a suggestion could only say it again.
             hint = () if "violations" in failure.details else failure.suggestions[:1]
             return ": ".join((failure.message, *hint))
-        return "\n".join(["Configuration errors:", *(f"  - {problem}" for problem in self.problems)])
+        return "\n".join(
+            ["Configuration errors:", *(f"  - {problem}" for problem in self.problems)]
+        )
 
 
 class ArgumentError(ConfigError, TypeError):
@@ -173,7 +177,9 @@ class PositionGoneError(SessionError):
     def __init__(self, failure: Failure | str = "", /) -> None:
         """Carry a failure, or make one of a text."""
         if isinstance(failure, str):
-            failure = Failure.of("SESS_NOT_RESUMABLE", failure or "what came after this position is gone")
+            failure = Failure.of(
+                "SESS_NOT_RESUMABLE", failure or "what came after this position is gone"
+            )
         super().__init__(failure)
 
 
@@ -389,9 +395,7 @@ def _no_failure(kind: type[BridgeError], received: object) -> ConfigError:
     """Return the error for one of our errors that was made of a text: it carries a Failure."""
     code = next((code for code, each in _BY_CODE.items() if each is kind), "SYS_INTERNAL_ERROR")
     text = received if isinstance(received, str) else "what happened"
-    write = (
-        f"rb.{'' if kind.__name__ in _TOP else 'errors.'}{kind.__name__}(rb.Failure.of({code!r}, {text!r}))"
-    )
+    write = f"rb.{'' if kind.__name__ in _TOP else 'errors.'}{kind.__name__}(rb.Failure.of({code!r}, {text!r}))"
     return config_error(kind.__name__, "a Failure", received, write=write, error=ArgumentError)
 
 

@@ -45,7 +45,9 @@ WHY_STOPPED: Final[Mapping[Stopped, str]] = {
 
 def _as_wait(seconds: float | None) -> float | None:
     # A wait that is not a finite number from 0 on is ignored: asyncio.sleep(nan) stops all timers of the loop.
-    return float(seconds) if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
+    return (
+        float(seconds) if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None
+    )
 
 
 _LOOK: Final = "find out whether it ran before you call it again: it may have"
@@ -81,7 +83,10 @@ class Failure(Unread):
     retry_after: float | None = attrs.field(default=None, converter=_as_wait)
     suggestions: tuple[str, ...] = attrs.field(default=(), converter=as_lines)
     details: Mapping[str, Any] = attrs.field(
-        factory=dict[str, Any], converter=as_details, hash=False, repr=lambda details: repr(dict(details))
+        factory=dict[str, Any],
+        converter=as_details,
+        hash=False,
+        repr=lambda details: repr(dict(details)),
     )
     cause: BaseException | None = attrs.field(
         default=None, eq=False, repr=lambda error: "None" if error is None else class_name(error)
@@ -119,7 +124,13 @@ class Failure(Unread):
         row = CODES.get(code) or code_info(code)
         repeats = row.retryable if retryable is None else retryable
         ran = executed or row.executed
-        follows = Kind.TRANSIENT if repeats else Kind.PERMANENT if row.kind is Kind.TRANSIENT else row.kind
+        follows = (
+            Kind.TRANSIENT
+            if repeats
+            else Kind.PERMANENT
+            if row.kind is Kind.TRANSIENT
+            else row.kind
+        )
         fields = {
             "code": code,
             "category": category or row.category,
@@ -164,16 +175,21 @@ class Failure(Unread):
             f"{self.code}, {self.severity}: {again}; {ran_text(self.executed, self.details)}; {session}",
         ]
         lines += [
-            f"{key}: {_brief(value)}" for key, value in self.details.items() if value not in (None, "", ())
+            f"{key}: {_brief(value)}"
+            for key, value in self.details.items()
+            if value not in (None, "", ())
         ]
         lines += [
-            f"attempt {number}: {what_happened(failure)}" for number, failure in enumerate(self.history, 1)
+            f"attempt {number}: {what_happened(failure)}"
+            for number, failure in enumerate(self.history, 1)
         ]
         if self.stopped is not None:
             lines.append(f"stopped: {self.stopped}")
         lines.append("you can:")
         first = (_LOOK,) if self.stopped == "not_idempotent" else ()
-        lines += [f"{number}. {advice}" for number, advice in enumerate((*first, *self.suggestions), 1)]
+        lines += [
+            f"{number}. {advice}" for number, advice in enumerate((*first, *self.suggestions), 1)
+        ]
         return "\n".join(lines)
 
     def to_llm(self) -> str:
@@ -226,14 +242,18 @@ class Failure(Unread):
         known = {
             "tool": tool or self.details.get("tool"),
             "provider": provider or self.details.get("provider_id"),
-            "attempt": attempt if attempt is not None or not self.history else len(self.history) + 1,
+            "attempt": attempt
+            if attempt is not None or not self.history
+            else len(self.history) + 1,
         }
         return {
             "type": self.category.value.lower(),
             "message": self.message,
             "recoverable": _may_repeat(self),
             "context": {
-                name: _jsonable(redact_value(value)) for name, value in known.items() if value is not None
+                name: _jsonable(redact_value(value))
+                for name, value in known.items()
+                if value is not None
             },
             "suggestion": "; ".join(_advice(self)),
             "timestamp": at.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z",
@@ -338,7 +358,9 @@ def _advice(failure: Failure) -> tuple[str, ...]:
     """Return the suggestions; where a repeat was refused, those that advise one with a condition."""
     if failure.stopped != _REFUSED_REPEAT or failure.executed is Executed.NO:
         return failure.suggestions
-    lines = (f"if it did not run: {one}" if _REPEAT.search(one) else one for one in failure.suggestions)
+    lines = (
+        f"if it did not run: {one}" if _REPEAT.search(one) else one for one in failure.suggestions
+    )
     return (_LOOK_FIRST, *lines)
 
 
@@ -364,7 +386,10 @@ def model_type(failure: Failure) -> str:
         return "timeout"
     if failure.code == "SYS_RATE_LIMITED":
         return "rate_limit"
-    if failure.code == "SYS_CONTEXT_OVERFLOW" or failure.details.get("reason") == "context_length_exceeded":
+    if (
+        failure.code == "SYS_CONTEXT_OVERFLOW"
+        or failure.details.get("reason") == "context_length_exceeded"
+    ):
         return "context_overflow"
     # A missing file and a command without permission are SYS_CONFIG_INVALID as well: their numbers decide.
     if failure.category is Category.AUTH or shows(failure.details, PERMISSION):
@@ -372,7 +397,9 @@ def model_type(failure: Failure) -> str:
     if failure.code in {"SESS_NOT_FOUND", "TOOL_NOT_FOUND"} or shows(failure.details, NOT_FOUND):
         return "not_found"
     is_invalid = (
-        failure.code in INVALID or failure.details.get("violations") or shows(failure.details, REFUSED)
+        failure.code in INVALID
+        or failure.details.get("violations")
+        or shows(failure.details, REFUSED)
     )
     return "validation" if is_invalid else "unknown"
 

@@ -173,7 +173,8 @@ _RECONNECT: Final = {
 }  # fmt: skip
 _LINK: Final = {
     **dict.fromkeys(
-        (*_COUNT, "attempts"), "policy=rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(attempts={}))"
+        (*_COUNT, "attempts"),
+        "policy=rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(attempts={}))",
     ),
     **{
         word: "policy=rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.exponential({})))"
@@ -185,7 +186,10 @@ _LINK: Final = {
         for word, own in _SCHEDULE.items()
         if own == "backoff.cap"
     },
-    **_all("backoff wait", "policy=rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(backoff={}))"),
+    **_all(
+        "backoff wait",
+        "policy=rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(backoff={}))",
+    ),
     **_all("auto_reconnect autoreconnect reconnecting", "!it reconnects by itself"),
     "reconnect": "policy=rb.presets.default.evolve(reconnect=rb.bridge.Reconnect())",
     **_all("retry breaker", "policy=rb.presets.default.evolve(calls=rb.Policy({}))"),
@@ -227,7 +231,10 @@ _BRIDGE: Final = {
     **_all("protocol codec format", "dialect"),
 }  # fmt: skip
 _LIMIT: Final = {
-    **_all("max_calls permits limit rate max_rate requests tokens capacity max_requests n times", "calls"),
+    **_all(
+        "max_calls permits limit rate max_rate requests tokens capacity max_requests n times",
+        "calls",
+    ),
     **_all(
         "period window time_period interval seconds time_window per_seconds duration replenishment_period",
         "per",
@@ -260,7 +267,13 @@ _TOOL: Final = {
 
 ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     "Retry": _RETRY,
-    "Rule": {**_COUNT, **_SCHEDULE, "on_retry": "before", "callback": "before", "refresh": "before"},
+    "Rule": {
+        **_COUNT,
+        **_SCHEDULE,
+        "on_retry": "before",
+        "callback": "before",
+        "refresh": "before",
+    },
     "Breaker": _BREAKER,
     "Breaker.consecutive": {
         **_BREAKER,
@@ -279,7 +292,9 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         "per_chunk": "idle",
         "name": "rb.Policy({line}, name={})",
     },
-    "Deadline": _all("timeout value limit total duration time max_time max_delay deadline", "seconds"),
+    "Deadline": _all(
+        "timeout value limit total duration time max_time max_delay deadline", "seconds"
+    ),
     "Bulkhead": _BULKHEAD,
     "RateLimit": _LIMIT,
     "RetryBudget": {
@@ -289,7 +304,8 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Fallback": {
         **_all(
-            "default value default_value result fallback_value", "rb.Fallback(lambda *args, **kwargs: {})"
+            "default value default_value result fallback_value",
+            "rb.Fallback(lambda *args, **kwargs: {})",
         ),
         **_all("function fallback handler action fallback_action", "rb.Fallback({})"),
         **_ON,
@@ -297,14 +313,18 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Backoff": {
         **_all(
-            "base delay initial seconds min multiplier initial_delay wait_initial", "Backoff.exponential:base"
+            "base delay initial seconds min multiplier initial_delay wait_initial",
+            "Backoff.exponential:base",
         ),
         **_all("max max_delay wait_max", "cap"),
         **_all("exp_base", "factor"),
     },
     "Backoff.exponential": {
         **_all("max max_delay max_wait maximum max_value wait_max upper limit", "cap"),
-        **_all("multiplier min initial delay start wait_initial base_delay initial_delay seconds", "base"),
+        **_all(
+            "multiplier min initial delay start wait_initial base_delay initial_delay seconds",
+            "base",
+        ),
         **_all("exp_base exponent growth wait_exp_base ratio", "factor"),
         **_all("randomize use_jitter wait_jitter", "jitter"),
     },

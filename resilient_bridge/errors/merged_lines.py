@@ -26,7 +26,9 @@ def merged(first: str, second: str) -> str:
 def _merged_nodes(one: ast.expr, other: ast.expr) -> ast.expr:
     if not isinstance(one, ast.Call) or not isinstance(other, ast.Call):
         return other
-    if isinstance(one.func, ast.Call) and isinstance(other.func, ast.Call):  # rb.Policy(…)(idempotent=True)
+    if isinstance(one.func, ast.Call) and isinstance(
+        other.func, ast.Call
+    ):  # rb.Policy(…)(idempotent=True)
         one.func = _merged_nodes(one.func, other.func)
     elif ast.unparse(one.func) != ast.unparse(other.func):
         return other

@@ -79,7 +79,11 @@ def code(value: Any) -> str:
 
 def _container(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{code(key)}: {code(item)}" for key, item in cast("Any", value.items())) + "}"
+        return (
+            "{"
+            + ", ".join(f"{code(key)}: {code(item)}" for key, item in cast("Any", value.items()))
+            + "}"
+        )
     items = ", ".join(map(code, value))
     if isinstance(value, tuple):
         return f"({items},)" if len(cast("Any", value)) == 1 else f"({items})"
@@ -149,9 +153,13 @@ class _Takes(NamedTuple):
 
 def _takes(function: Callable[..., Any], *, is_bound: bool) -> _Takes:
     found = [*signature(function).parameters.values()][1 if is_bound else 0 :]
-    named = [p.name for p in found if p.kind in {Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD}]
+    named = [
+        p.name for p in found if p.kind in {Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
+    ]
     needed = [
-        p.name for p in found if p.default is Parameter.empty and p.kind in {*_KINDS, Parameter.KEYWORD_ONLY}
+        p.name
+        for p in found
+        if p.default is Parameter.empty and p.kind in {*_KINDS, Parameter.KEYWORD_ONLY}
     ]
     return _Takes(
         tuple(p.name for p in found if p.kind in _KINDS),
@@ -239,7 +247,12 @@ class _Call:
             self.put("attempts", str(cast("int", value) + 1) if more else EXAMPLES["attempts"])
         elif meaning == "window.seconds":
             self.put("window", f'"{text}s"' if isinstance(value, int | float) else text)
-        elif ":" in meaning and self.owner == "Breaker" and isinstance(value, float) and 0 < value <= 1:
+        elif (
+            ":" in meaning
+            and self.owner == "Breaker"
+            and isinstance(value, float)
+            and 0 < value <= 1
+        ):
             self.put("rate", text)
         elif ":" in meaning:
             self.name = spelled(meaning.partition(":")[0])
@@ -258,7 +271,9 @@ class _Call:
         named = [f"{name}={text}" for name, text in self.named.items()]
         line = f"{self.name}({', '.join([*filter(None, self.positional), *named])})"
         line = (
-            merged(self.whole, line) if self.whole and line.startswith("rb.Policy(") else self.whole or line
+            merged(self.whole, line)
+            if self.whole and line.startswith("rb.Policy(")
+            else self.whole or line
         )
         for template in self.around:
             line = merged(template.replace("{line}", line), "")
@@ -310,13 +325,17 @@ def wrong_use(value: Any, args: tuple[Any, ...]) -> Mistake:
     if hasattr(type(value), "usual_position"):
         decorates = bool(args) and isinstance(args[0], FunctionType | MethodType)
         line = (
-            f"@rb.Policy({text})(idempotent=True)" if decorates else f"rb.Policy({text}).call(search, query)"
+            f"@rb.Policy({text})(idempotent=True)"
+            if decorates
+            else f"rb.Policy({text}).call(search, query)"
         )
         wanted = "a Policy around it: a layer alone protects nothing"
     else:
         door = {"BridgePolicy": "presets", "Dialect": "dialects"}.get(name, "")
         every = names_of(door) if door else ()
-        preset = next((f"rb.{door}.{each}" for each in every if getattr(public(door), each) is value), None)
+        preset = next(
+            (f"rb.{door}.{each}" for each in every if getattr(public(door), each) is value), None
+        )
         line, wanted = (
             preset or (text if len(text) <= _LONGEST and text != "..." else f"rb.{name}"),
             "the value itself, without brackets",
@@ -354,7 +373,9 @@ def _named_apart(args: tuple[Any, ...]) -> str:
     if isinstance(passed, type):
         top = passed.__module__.partition(".")[0]
         return passed.__name__ if top == "builtins" else f'rb.named("{top}", "{passed.__name__}")'
-    package, _, name = passed.replace(":", ".").rpartition(".") if isinstance(passed, str) else ("", "", "")
+    package, _, name = (
+        passed.replace(":", ".").rpartition(".") if isinstance(passed, str) else ("", "", "")
+    )
     return (
         f'rb.named("{package.partition(".")[0]}", "{name}")'
         if package.partition(".")[0].isidentifier()
@@ -374,7 +395,9 @@ def _host_and_port(args: tuple[Any, ...]) -> str:
 
 
 def _address(args: tuple[Any, ...]) -> str:
-    host, _, port = args[0].rpartition(":") if len(args) == 1 and isinstance(args[0], str) else ("", "", "")
+    host, _, port = (
+        args[0].rpartition(":") if len(args) == 1 and isinstance(args[0], str) else ("", "", "")
+    )
     return f'rb.testing.FaultProxy("{host}", {port})' if port.isdigit() and host else ""
 
 
@@ -401,11 +424,18 @@ def _read_positions(call: _Call, values: list[Any]) -> None:
     names = listed or [name for name in call.takes.named if name not in call.takes.positional]
     for index, value in enumerate(extra):
         name = names[index] if index < len(names) else ""
-        if isinstance(value, type) and issubclass(value, BaseException) and "on" in call.takes.named:
+        if (
+            isinstance(value, type)
+            and issubclass(value, BaseException)
+            and "on" in call.takes.named
+        ):
             name = "on"
         if not name or not _fits(name, value):
             call.note(
-                name, f"at most {own} by position" if own else "no argument by position", value, code(value)
+                name,
+                f"at most {own} by position" if own else "no argument by position",
+                value,
+                code(value),
             )
             if not own and index == 0 and isinstance(value, FunctionType):
                 call.whole = f"@rb.Policy({spelled(call.owner)}())(idempotent=True)"
@@ -498,7 +528,11 @@ def meaning_of(owner: str, word: str, known: Iterable[str]) -> str:
 def required_of(owner: str, function: Callable[..., Any]) -> str:
     """Return the arguments that a callable needs, each with an example."""
     try:
-        found = [each for name, each in signature(function).parameters.items() if name not in {"self", "cls"}]
+        found = [
+            each
+            for name, each in signature(function).parameters.items()
+            if name not in {"self", "cls"}
+        ]
     except (TypeError, ValueError):
         return ""
     needed = (
@@ -532,7 +566,11 @@ def _schedule(parts: Mapping[str, str]) -> str:
         return f"rb.Backoff.constant({parts['constant']})"
     shape = parts.get("shape", "").strip("'\"").lower()
     shape = shape if shape in {"constant", "linear", "decorrelated"} else "exponential"
-    more = [f"{name}={parts[name]}" for name in ("factor", "cap") if name in parts and shape == "exponential"]
+    more = [
+        f"{name}={parts[name]}"
+        for name in ("factor", "cap")
+        if name in parts and shape == "exponential"
+    ]
     if "cap" in parts and shape in {"linear", "decorrelated"}:
         more.append(f"cap={parts['cap']}")
     if "jitter" in parts and shape != "decorrelated":

@@ -48,11 +48,20 @@ def ended(failure: Failure, record: Record) -> Failure:
     kind = Kind.PERMANENT if is_over else failure.kind
     executed = record.executed or failure.executed
     # An error says nothing about the whole function that raised it, except its own `executed`, for the innermost function.
-    if executed is Executed.NO and record.crossed and (failure.proof not in OWN_WORDS or record.crossed > 1):
+    if (
+        executed is Executed.NO
+        and record.crossed
+        and (failure.proof not in OWN_WORDS or record.crossed > 1)
+    ):
         executed = Executed.MAYBE
     proof = failure.proof if executed is failure.executed else ""
     result = changed(
-        failure, history=record.history, stopped=record.stopped, kind=kind, executed=executed, proof=proof
+        failure,
+        history=record.history,
+        stopped=record.stopped,
+        kind=kind,
+        executed=executed,
+        proof=proof,
     )
     if record.requests > 1:
         result = attrs.evolve(result, details={**failure.details, "requests_sent": record.requests})

@@ -33,7 +33,9 @@ _NAMED_BY: Final = ("value", "received")
 
 
 # Controls, C1, separators that break lines, marks that reorder text, and lone surrogates, which no stream can encode.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -135,7 +137,9 @@ class _Walk:
         if issubclass(kind, str):
             return self._line(cast("str", value))
         if issubclass(kind, bytes | bytearray):
-            return self._line(bytes(cast("bytes", value)[:READ]).decode("utf-8", "backslashreplace"))
+            return self._line(
+                bytes(cast("bytes", value)[:READ]).decode("utf-8", "backslashreplace")
+            )
         if issubclass(kind, int):
             number = int.__int__(cast("int", value))
             # Python refuses to print thousands of digits.
@@ -184,7 +188,9 @@ class _Walk:
 def _names_secret(value: object) -> bool:
     # Not with `_field`, which caches its arguments: a value may be the secret itself.
     return (
-        issubclass(type(value), str | bytes) and len(cast("str", value)) <= 100 and is_sensitive(_name(value))
+        issubclass(type(value), str | bytes)
+        and len(cast("str", value)) <= 100
+        and is_sensitive(_name(value))
     )
 
 
@@ -297,7 +303,9 @@ def _is_dict(details: object) -> bool:
     return type(details) is dict
 
 
-def set_text(made: Unread, message: str, suggestions: tuple[Any, ...], details: Mapping[str, Any]) -> None:
+def set_text(
+    made: Unread, message: str, suggestions: tuple[Any, ...], details: Mapping[str, Any]
+) -> None:
     """Set the text of a new failure; values that are mutable or not plain are redacted at once."""
     unread: dict[str, Any] = {}
     if type(message) is str:
@@ -308,7 +316,9 @@ def set_text(made: Unread, message: str, suggestions: tuple[Any, ...], details: 
         unread["suggestions"] = suggestions
     else:
         _set(made, "suggestions", as_lines(suggestions))
-    values: set[type] = {*map(type, details), *map(type, details.values())} if _is_dict(details) else {object}
+    values: set[type] = (
+        {*map(type, details), *map(type, details.values())} if _is_dict(details) else {object}
+    )
     if values <= _ATOMS:
         unread["details"] = {**details}
     else:

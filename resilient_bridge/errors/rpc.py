@@ -118,7 +118,9 @@ _BY_CATEGORY: Mapping[Category, tuple[str, ...]] = MappingProxyType(
         Category.AUTH: ("fix the api key or the token",),
     }
 )
-_GENERAL: Final = frozenset({*CATEGORY_CODES.values()})  # codes no more specific than their category
+_GENERAL: Final = frozenset(
+    {*CATEGORY_CODES.values()}
+)  # codes no more specific than their category
 _INTERNAL: Final = -32603
 _LOOKED_AT: Final = 500  # characters of a message
 
@@ -147,7 +149,16 @@ _READ = frozenset(
     ]
 )
 OWN_DETAILS: Final = frozenset(
-    {"close_code", "close_text", "close_by", "http_status", "rpc_code", "errno", "retry_at", "error"}
+    {
+        "close_code",
+        "close_text",
+        "close_by",
+        "http_status",
+        "rpc_code",
+        "errno",
+        "retry_at",
+        "error",
+    }
 )
 """Details about our end of the link: decisions depend on them, so a peer cannot set them."""
 
@@ -172,7 +183,9 @@ def read_rpc_error(error: object) -> tuple[str, str, ErrorFields]:
     for name, key in (("providerId", "provider_id"), ("sessionId", "session_id")):
         if isinstance(value := data.get(name), str):
             details[key] = value
-    details.update({str(key): value for key, value in data.items() if str(key) not in _READ | OWN_DETAILS})
+    details.update(
+        {str(key): value for key, value in data.items() if str(key) not in _READ | OWN_DETAILS}
+    )
     if not is_count(details.get("max_retries", 0)):
         del details["max_retries"]
     overrides["details"] = details
@@ -202,7 +215,9 @@ def _meaning(number: int | None, message: str, data: Mapping[object, Any]) -> Me
         return "SESS_NOT_FOUND", {"proof": "mcp_session_unknown"}
     meaning: Meaning = (_UNKNOWN, {}) if number is None else RPC_CODES.get(number, (_UNKNOWN, {}))
     category = _category(data)
-    if category is not None and category is not CODES[meaning[0]].category:  # -32000 stands for two of them
+    if (
+        category is not None and category is not CODES[meaning[0]].category
+    ):  # -32000 stands for two of them
         return CATEGORY_CODES[category], {}
     return meaning
 
@@ -218,7 +233,9 @@ def _advised(
     advice = next((advice for words, advice in _BY_WORDS.items() if words in lowered), None)
     if advice is None:
         if data.get("retryable") is True:
-            return code, {"suggestions": (_WAIT, _HEALTH) if category is Category.TRANSPORT else (_WAIT,)}
+            return code, {
+                "suggestions": (_WAIT, _HEALTH) if category is Category.TRANSPORT else (_WAIT,)
+            }
         lines = _BY_CATEGORY.get(category) if "type" in data or number == _INTERNAL else None
         return code, {"suggestions": lines} if lines else {}
     if advice.code is None or code not in _GENERAL:
@@ -239,7 +256,9 @@ def _overrides(code: str, data: Mapping[object, Any]) -> ErrorFields:
     if isinstance(retryable, bool) and code != "CONN_TLS_HANDSHAKE_FAILED":
         found["retryable"] = retryable
         if retryable:
-            found["kind"] = Kind.TRANSIENT  # a retry is useful; the mark does not say whether the call ran
+            found["kind"] = (
+                Kind.TRANSIENT
+            )  # a retry is useful; the mark does not say whether the call ran
     executed = data.get("executed")
     if isinstance(executed, str) and executed in {Executed.MAYBE, Executed.YES}:
         found["executed"] = Executed(executed)  # "no" would be a proof, which a peer cannot give

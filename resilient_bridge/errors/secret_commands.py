@@ -29,7 +29,9 @@ def _unless_name(found: re.Match[str]) -> str:
     return found.group() if is_name or not is_secret(value) else f"{found[1]}{MASK}"
 
 
-_ARGUMENT: Final = r"(?:b?(?:'[^'\n]{0,300}'|\"[^\"\n]{0,300}\")(?!\s?[:=])|[\w.@]{1,60}(?!\s?[:=]))"
+_ARGUMENT: Final = (
+    r"(?:b?(?:'[^'\n]{0,300}'|\"[^\"\n]{0,300}\")(?!\s?[:=])|[\w.@]{1,60}(?!\s?[:=]))"
+)
 _TEXT: Final = re.compile(r"'([^'\n]*+)'|\"([^\"\n]*+)\"|[(\[,]")
 _CALL: Final = re.compile(
     r"(?:(?P<second>(?:log_?in|log_?on|sign_?in|auth(?:enticate)?|credentials?|bind(?:_s)?|set_?user|passw(?:or)?d|_pw)\w{0,20}\s?=?\s?)"
@@ -177,7 +179,10 @@ def command_shapes() -> tuple[Shape, ...]:
             rf"([/_-](?:reset|password|verif(?:y|ication)|invit(?:es?|ation)|activat(?:e|ion)|confirm(?:ation)?|magic|token|unlock|link)/){UNMASKED}[\w.~-]{{12,}}+(?!/)",
             unless_plain,
         ),
-        row(("/t/",), rf"(\bhttps?://\S{{1,200}}/t/){UNMASKED}(?=[a-z-]{{0,60}}\d)[\w-]{{12,}}+(?=/)"),
+        row(
+            ("/t/",),
+            rf"(\bhttps?://\S{{1,200}}/t/){UNMASKED}(?=[a-z-]{{0,60}}\d)[\w-]{{12,}}+(?=/)",
+        ),
         # SMTP's `Password:` in base64, and the answer
         row(
             ("ugfzc3dvcmq6",),
@@ -192,10 +197,18 @@ def command_shapes() -> tuple[Shape, ...]:
             r"(?=['\"]?[^\n|]{0,60}\|[^\n|]{0,120}?(?:[-_]stdin|\bcryptsetup\b|\bkinit\b|\b(?:smb)?passwd\b|\bgpg\b|\bsudo -[Ssk]|\bchpasswd|\bsu -|--?[\w-]{0,20}passw))",
         ),
         row(
-            ("chpasswd:",), rf"(\bchpasswd:\s[^:]{{0,40}}:[\s|>-]{{1,40}}[\w.-]{{1,60}}:){UNMASKED}[^\s'\"]++"
+            ("chpasswd:",),
+            rf"(\bchpasswd:\s[^:]{{0,40}}:[\s|>-]{{1,40}}[\w.-]{{1,60}}:){UNMASKED}[^\s'\"]++",
         ),
-        row(("chpasswd",), rf"(\bchpasswd\s{{0,4}}<<<?\s{{0,4}}['\"]?[\w.-]{{1,60}}:){UNMASKED}[^\s'\"]++"),
-        row((" -k ",), rf"(\bopenssl [^\n|]{{0,200}}? -k )(?!\S{{0,200}}[/.]){UNMASKED}[^\s'\"]++", flags=0),
+        row(
+            ("chpasswd",),
+            rf"(\bchpasswd\s{{0,4}}<<<?\s{{0,4}}['\"]?[\w.-]{{1,60}}:){UNMASKED}[^\s'\"]++",
+        ),
+        row(
+            (" -k ",),
+            rf"(\bopenssl [^\n|]{{0,200}}? -k )(?!\S{{0,200}}[/.]){UNMASKED}[^\s'\"]++",
+            flags=0,
+        ),
         row(
             ("auth",),
             rf"((?:Basic|Digest|Ntlm|NTLM|Plain)Auth\w{{0,20}}\([^()\n]{{0,80}}?['\"],\s?['\"]){UNMASKED}[^'\"]++",
@@ -251,10 +264,12 @@ def command_shapes() -> tuple[Shape, ...]:
             r"\b()(?<![\d.])\d{4,8}(?= (?:is|as) your [\w -]{0,30}(?:code|pin|otp|passcode|password)\b)",
         ),
         row(
-            ("pin is", "code is"), r"(\b(?:pin|verification code|security code|one-time code) is:? )\d{4,8}\b"
+            ("pin is", "code is"),
+            r"(\b(?:pin|verification code|security code|one-time code) is:? )\d{4,8}\b",
         ),
         row(
-            ("password",), r"""(password[^\n]{0,40}+\n\s{0,20}send(?:_user|line)?[ (]{1,3}["'])[^"'\n\\]++"""
+            ("password",),
+            r"""(password[^\n]{0,40}+\n\s{0,20}send(?:_user|line)?[ (]{1,3}["'])[^"'\n\\]++""",
         ),
         row(
             ("@tcp", "@unix(", "@udp"),

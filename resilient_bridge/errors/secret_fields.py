@@ -10,7 +10,17 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from .secret_names import AMBIGUOUS, ATTRIBUTE, HEADERS, MASK, PHRASES, Kind, Name, is_sensitive, names_in
+from .secret_names import (
+    AMBIGUOUS,
+    ATTRIBUTE,
+    HEADERS,
+    MASK,
+    PHRASES,
+    Kind,
+    Name,
+    is_sensitive,
+    names_in,
+)
 from .secret_near import Nearby
 from .secret_tables import Tables
 from .secret_values import LONG, has_mix, is_opaque, is_secret, is_word
@@ -30,9 +40,13 @@ _SEPARATOR: Final = re.compile(
     r"(?:\s|\\[tnr]){0,40}+(?:![\w!:/.-]{1,40}+[ ]{1,4}+)?",
     re.IGNORECASE,
 )
-_TYPED: Final = re.compile(r"\s?:\s?[A-Za-z][\w.\[\]|<>?]{0,40}+\s{1,4}+=\s{1,4}+")  # token: str = "…"
+_TYPED: Final = re.compile(
+    r"\s?:\s?[A-Za-z][\w.\[\]|<>?]{0,40}+\s{1,4}+=\s{1,4}+"
+)  # token: str = "…"
 _PLACEHOLDER: Final = re.compile(r"<[\w .:/-]{1,60}+>")
-_PAIR: Final = re.compile(r"\\{0,15}+['\"]\s{0,4}+,\s{0,4}+(?=b?\\{0,15}['\"])|,\s{0,4}+(?=<{0,2}\"|')")
+_PAIR: Final = re.compile(
+    r"\\{0,15}+['\"]\s{0,4}+,\s{0,4}+(?=b?\\{0,15}['\"])|,\s{0,4}+(?=<{0,2}\"|')"
+)
 _QUOTE: Final = re.compile(
     r"(?:\(?[A-Z][a-z]{1,15}-[A-Z]\w{1,30}\s{1,4}(?:-\w{1,20}\s{1,4})?|string\(\d{1,6}\)\s|(?!(?:os\.)?(?:getenv|environ|env|config|lookup|prompt|input|getpass)\b)[A-Za-z_][\w.]{0,30}\(|<<)?[@&]?[bfruhn]?"
     r"(?:(\\{1,15}['\"])|(\"\"\"|'''|[\"'`]))",
@@ -50,7 +64,8 @@ _BRACKETED: Final = re.compile(
     r"""[\[({](?:"(?:[^"\\]|\\.)*+"?|'(?:[^'\\]|\\.)*+'?|[^\])}"'\r\n])*+[\])}]*+""", re.DOTALL
 )
 _ITEM: Final = re.compile(
-    r"""(?:"((?:[^"\\]|\\.)*+)"?|'((?:[^'\\]|\\.)*+)'?|([^\s,\[\](){}"':=]++))(\s{0,4}+[:=])?""", re.DOTALL
+    r"""(?:"((?:[^"\\]|\\.)*+)"?|'((?:[^'\\]|\\.)*+)'?|([^\s,\[\](){}"':=]++))(\s{0,4}+[:=])?""",
+    re.DOTALL,
 )
 _QUOTES: Final = re.compile("[\"']")
 _LARGEST: Final = 1_000  # characters of a list or a dict that is judged item by item
@@ -59,7 +74,9 @@ _CHANGE: Final = re.compile(r"['\"]\s{0,4}[=-]>\s{0,4}(?=['\"])")  # Terraform: 
 _MARKED: Final = re.compile(r"\[([^\]\r\n]{1,400})\]")
 _LETTER: Final = r"(?:[^\s'\"\\]|\\(?![nrt]))"  # a line break may have been escaped
 _WORD: Final = re.compile(rf"(?!\\{{1,3}}['\"]){_LETTER}++(?:(?<![,;:{{\[(])['\"]\w{_LETTER}*+)*+")
-_IN_CALL: Final = re.compile(r"(?:[^\s'\",()\[\]{}\\]|\\(?![nrt]))++")  # Login(user=bob, password=…)
+_IN_CALL: Final = re.compile(
+    r"(?:[^\s'\",()\[\]{}\\]|\\(?![nrt]))++"
+)  # Login(user=bob, password=…)
 _IN_QUERY: Final = re.compile(r"[^&\s#'\"<>]++")
 _IN_DSN: Final = re.compile(r"\{[^}\r\n]*+\}?|[^;'\"\r\n&<>]++(?=;)|[^;\s'\"&<>]++")
 _WORDS: Final = re.compile(  # of a password: up to the end of the clause, or to the next name
@@ -75,7 +92,9 @@ _LINE_IN: Final = {
     "'": re.compile(r"(?:=\s?'[^'\r\n]*+'|\\(?![rn])'?|[^'\r\n\\])++"),
     "`": re.compile(r"[^`\r\n]++"),
 }
-_SCHEME: Final = re.compile(r"\s{0,4}+(?:bearer|basic|token|digest|apikey|negotiate)\s{1,4}+", re.IGNORECASE)
+_SCHEME: Final = re.compile(
+    r"\s{0,4}+(?:bearer|basic|token|digest|apikey|negotiate)\s{1,4}+", re.IGNORECASE
+)
 _FURTHER: Final = re.compile(r",\s{0,4}+((?:[^\s'\",;()<>:=\\]|\\(?![nrt])){4,100}+)(?=[\s,;.]|$)")
 _ENCRYPTED: Final = re.compile(r"\{[\w-]{2,16}+\}(?=[\w$+/=])")  # {AES}…, {bcrypt}…
 _ITEM_NAME: Final = re.compile(
@@ -97,14 +116,14 @@ _NEXT_ELEMENT: Final = re.compile(
 )
 _CONTENT: Final = re.compile(r"<!\[CDATA\[(?:[^\]]|\](?!\]>))*+|(?:[^<&]|&(?!lt;))*+")
 _IN_ELEMENT: Final = re.compile(r"['\"][^<>]{0,120}(?<!/)>(?:\s|\\[tnr]){0,20}+")
-_VALUES: Final = (
-    r"(?:value|content|default|received|input|actual|data|(?:invalid|rejected|current|bad|got|data)_?value)"
-)
+_VALUES: Final = r"(?:value|content|default|received|input|actual|data|(?:invalid|rejected|current|bad|got|data)_?value)"
 _VALUE_BESIDE: Final = re.compile(
     rf"[\w.]{{0,20}}\\{{0,3}}['\"]?[\])]?[^<>{{}}]{{0,300}}?{_VALUES}\\{{0,3}}['\"]?\s{{0,2}}(?:[:=]|=>)\s{{0,2}}(?=b?\\{{0,3}}['\"])",
     re.IGNORECASE,
 )
-_BARE_BESIDE: Final = re.compile(r"[,;]\s{0,4}(?:value|default)\s{0,2}[:=]\s{0,2}([^\s'\",;{}\[\]]{1,400})")
+_BARE_BESIDE: Final = re.compile(
+    r"[,;]\s{0,4}(?:value|default)\s{0,2}[:=]\s{0,2}([^\s'\",;{}\[\]]{1,400})"
+)
 _VALUE_BEFORE: Final = re.compile(
     rf"{_VALUES}\\{{0,3}}['\"]?\s{{0,2}}(?:[:=]|=>)\s{{0,2}}b?(\\{{0,3}}['\"])((?:(?!\1).){{1,200}})\1(?=[^<>{{}}]{{0,300}}$)",
     re.IGNORECASE,
@@ -135,7 +154,9 @@ _BLANKS: Final = re.compile(r"\s{1,4}+(?!-)")
 _SETTING: Final = re.compile(
     r"[ \t]{1,4}+(?:--?[\w-]{1,20}+[ ])?"
 )  # the line of a file of settings: bindpw …
-_CELL: Final = re.compile(r"[ \t*`]{0,20}+[|│][ \t`]{0,20}+([^\s|│`]{4,200}+)[ \t`]{0,20}+(?:[|│]|\r?\n|$)")
+_CELL: Final = re.compile(
+    r"[ \t*`]{0,20}+[|│][ \t`]{0,20}+([^\s|│`]{4,200}+)[ \t`]{0,20}+(?:[|│]|\r?\n|$)"
+)
 _LAST_WORD: Final = re.compile(r"[^\s'\"\\]++")
 _LINE_END: Final = re.compile(r"['\"]?[ \t;]{0,20}+(?:\r?\n|\\r?\\?n|$)")
 _ALIGNED: Final = re.compile(r"(?:[ ]{2,60}+|\t{1,20}+)([^\s'\"]++)[ \t]{0,20}+(?:\r?\n|$)")
@@ -240,7 +261,8 @@ def _beside(text: str, name: Name, before: str) -> Span | None:
     line = _VALUE_LINE.match(text, name.end)
     if line is not None:
         return next(
-            _judged(text, _quoted(text, line.end()) or _span(_WORD, text, line.end()), name.kind), None
+            _judged(text, _quoted(text, line.end()) or _span(_WORD, text, line.end()), name.kind),
+            None,
         )
     at = max(0, name.start - 400)
     window = text[at : name.start]
@@ -257,13 +279,17 @@ def _beside(text: str, name: Name, before: str) -> Span | None:
 # ---- a sign between the name and its value -------------------------------------------------------------------------
 
 
-def _after_sign(text: str, sign: re.Match[str], outside: str, run: str, name: Name) -> Iterator[Span]:
+def _after_sign(
+    text: str, sign: re.Match[str], outside: str, run: str, name: Name
+) -> Iterator[Span]:
     at, kind, mark = sign.end(), name.kind, outside[-1:]
     between = sign.group()
     is_bare = ":" in between and "=" not in between
     if mark and mark in "\"'`" and mark not in between and text.startswith(mark, at):
         return  # the sign is the end of a text in quotes: expect "Password:"
-    is_vague = is_bare and not run and name.word in AMBIGUOUS and _ADJECTIVE.search(outside) is not None
+    is_vague = (
+        is_bare and not run and name.word in AMBIGUOUS and _ADJECTIVE.search(outside) is not None
+    )
     quoted = _quoted(text, at)
     if quoted is not None:
         value = text[slice(*quoted)][:LONG]
@@ -275,7 +301,11 @@ def _after_sign(text: str, sign: re.Match[str], outside: str, run: str, name: Na
         if change is not None:
             yield from _judged(text, _quoted(text, change.end()), kind)
         return
-    if MASKED.match(text, at) or _PLACEHOLDER.match(text, at) or (name.word == "pwd" and text[at] == "/"):
+    if (
+        MASKED.match(text, at)
+        or _PLACEHOLDER.match(text, at)
+        or (name.word == "pwd" and text[at] == "/")
+    ):
         return  # pwd=/root is the working directory
     if text.startswith(("[", "{", "("), at) and _ENCRYPTED.match(text, at) is None:
         yield from _bracketed(text, at, kind)
@@ -319,7 +349,9 @@ def _in_words(
     if is_bare and name.word == "signature" and len(value) < 8:
         return  # of music, of a function
     is_count = is_bare and name.word == "token" and value.isdecimal() and len(value) < 4
-    is_doubtful = is_count or (is_vague and not is_opaque(value)) or (is_below and not has_mix(value))
+    is_doubtful = (
+        is_count or (is_vague and not is_opaque(value)) or (is_below and not has_mix(value))
+    )
     if is_doubtful and len(value) <= LONG:
         return
     yield from _judged(text, span, name.kind, is_bare=is_bare)
@@ -344,14 +376,20 @@ def _is_argument(outside: str) -> bool:
 def _header(text: str, span: Span) -> Iterator[Span]:
     value = text[slice(*span)]
     scheme = _SCHEME.match(value)
-    if scheme is None and value.strip().lower() in _SCHEMES:  # the value was folded to the next line
+    if (
+        scheme is None and value.strip().lower() in _SCHEMES
+    ):  # the value was folded to the next line
         folded = _FOLDED.match(text, span[1])
         if folded is not None:
             yield folded.span(1)
         return
     is_attribute = value.lower().startswith("samesite=") and len(value) <= LONG
     is_prose = scheme is None and ", " in value and "=" not in value and not has_mix(value)
-    if not is_attribute and not is_prose and is_secret(value if scheme is None else value[scheme.end() :]):
+    if (
+        not is_attribute
+        and not is_prose
+        and is_secret(value if scheme is None else value[scheme.end() :])
+    ):
         yield span
 
 
@@ -368,7 +406,11 @@ def _bracketed(text: str, at: int, kind: Kind) -> Iterator[Span]:
         return
     for found in _ITEM.finditer(whole):
         value = found[1] or found[2] or found[3] or ""
-        if not found[4] and is_secret(value, kind, is_bare=found[3] is not None) and not value.isdecimal():
+        if (
+            not found[4]
+            and is_secret(value, kind, is_bare=found[3] is not None)
+            and not value.isdecimal()
+        ):
             yield span
             return
 
@@ -423,7 +465,9 @@ def _without_sign(text: str, outside: str, run: str, name: Name) -> Iterator[Spa
         if blanks is not None:
             span = _quoted(text, blanks.end()) or _span(_WORD, text, blanks.end())
             value = "" if span is None else text[slice(*span)]
-            yield from _judged(text, span, name.kind, is_bare=not (value.islower() and is_sensitive(value)))
+            yield from _judged(
+                text, span, name.kind, is_bare=not (value.islower() and is_sensitive(value))
+            )
         return
     if outside.endswith(("<", "&lt;")):
         attribute = _ATTRIBUTE_VALUE.match(text, end)
@@ -448,7 +492,9 @@ def _without_sign(text: str, outside: str, run: str, name: Name) -> Iterator[Spa
             yield from _judged(text, span, name.kind, is_bare=True)
             return
     aligned = _ALIGNED.match(text, end)
-    if aligned is not None and (not outside or outside.rstrip(" \t").endswith("\n") or not outside.strip()):
+    if aligned is not None and (
+        not outside or outside.rstrip(" \t").endswith("\n") or not outside.strip()
+    ):
         yield from _judged(text, aligned.span(1), name.kind, is_bare=True)
         return
     yield from _in_prose(text, name)
@@ -461,7 +507,9 @@ def _in_prose(text: str, name: Name) -> Iterator[Span]:
     if opening is None or span is None or name.kind is Kind.KEY:
         return
     value = text[slice(*span)].rstrip(".:!?")
-    is_number = _NUMBERS.search(name.word) is not None and value.isdecimal() and 4 <= len(value) <= 10
+    is_number = (
+        _NUMBERS.search(name.word) is not None and value.isdecimal() and 4 <= len(value) <= 10
+    )
     is_loose = name.word.startswith(_PASSWORDS) or _IS.search(opening.group()) is not None
     if is_number or is_opaque(value) or (is_loose and has_mix(value)):
         yield from _judged(text, (span[0], span[0] + len(value)), Kind.ANY)
@@ -503,7 +551,9 @@ def _content(text: str, opening: re.Pattern[str], at: int, kind: Kind) -> Span |
     span = _span(_CONTENT, text, begin.end())
     if span is None:
         return None
-    if not _is_long(span) and not (text.startswith(("</", "&lt;/", "]]>"), span[1]) or span[1] == len(text)):
+    if not _is_long(span) and not (
+        text.startswith(("</", "&lt;/", "]]>"), span[1]) or span[1] == len(text)
+    ):
         return None
     value = text[slice(*span)]
     return (

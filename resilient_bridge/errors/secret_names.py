@@ -68,7 +68,9 @@ _FRAGMENTS: Final = (  # also at the end of a longer name: userPassword, X-Auth-
     "密码", "密碼", "口令", "秘钥", "密钥", "令牌", "パスワード", "暗証番号", "비밀번호", "암호", "कूटशब्द", "पासवर्ड", "סיסמה", "סיסמא", "كلمة المرور", "كلمة السر", "รหัสผ่าน", "κωδικός",
 )  # fmt: skip
 _WHOLE: Final = {  # alone, or as a word of a longer name: db_pw, userPin, x-session-id
-    Kind.ANY: words("pw pws pwds? creds? hmac senhas? heslo jelszo has(?:ł|l)o (?:ş|s)ifre parola clave"),
+    Kind.ANY: words(
+        "pw pws pwds? creds? hmac senhas? heslo jelszo has(?:ł|l)o (?:ş|s)ifre parola clave"
+    ),
     Kind.COUNTED: words("pass"),
     Kind.OPAQUE: words("auth sid sig tokens session salt"),
     Kind.SESSION: words("session[_-]?id session[_-]?key sessid"),
@@ -144,7 +146,8 @@ def _grouped(fragments: tuple[str, ...]) -> str:
         else:
             heads.setdefault(fragment[0], []).append(fragment[1:])
     return "|".join(
-        f"{head}(?:{'|'.join(sorted(tails, key=len, reverse=True))})" for head, tails in heads.items()
+        f"{head}(?:{'|'.join(sorted(tails, key=len, reverse=True))})"
+        for head, tails in heads.items()
     )
 
 
@@ -171,13 +174,18 @@ def names_in(text: str, lowered: str) -> Iterator[Name]:
             yield Name(start, found.end(), word, Kind.OPAQUE)
             continue
         whole = _wholes().fullmatch(word)
-        if whole is None or (word in _LAST_PARTS and _is_compound(lowered[max(0, start - 8) : start])):
+        if whole is None or (
+            word in _LAST_PARTS and _is_compound(lowered[max(0, start - 8) : start])
+        ):
             yield Name(start, found.end(), word, Kind.ANY)
         elif _is_whole(text, start):
             if word == "session" and text[start - 1 : start] not in ("_", "-"):
                 continue  # laravel_session is a cookie's name, session alone is a word
             kind = Kind[str(whole.lastgroup)]
-            if kind is Kind.KEY and _OTHER_KEYS.search(lowered[max(0, start - 20) : start]) is not None:
+            if (
+                kind is Kind.KEY
+                and _OTHER_KEYS.search(lowered[max(0, start - 20) : start]) is not None
+            ):
                 continue
             is_header = text[max(0, start - 3) : start].lower().lstrip(" \n'\"") == "x-"
             is_part = text[start - 1 : start] in ("_", "-") and kind not in _ALWAYS

@@ -24,8 +24,12 @@ _BEFORE_VALUE: Final = re.compile(  # what precedes a value that is given: `send
     r"|(?:[(,]|\s[-\u2013\u2014]|\]|0x[0-9a-f]{1,16}|\$\d{1,3}\s=)\s{0,4}|\b(?:value|values|data|input|got|given|found|received|actual|text|content|was|is|args?)['\"]?\s{0,2}[:=]?\s{0,2}[\[(]?)$",
     re.IGNORECASE,
 )
-_SENTENCE: Final = re.compile(r"\w \w{2,20}: b?$")  # the end of a sentence: `is not an instance of int: `
-_REPORTED: Final = re.compile(r"\b(?:given|got|received|actual):\s([^\s'\",;()]{6,200}+)", re.IGNORECASE)
+_SENTENCE: Final = re.compile(
+    r"\w \w{2,20}: b?$"
+)  # the end of a sentence: `is not an instance of int: `
+_REPORTED: Final = re.compile(
+    r"\b(?:given|got|received|actual):\s([^\s'\",;()]{6,200}+)", re.IGNORECASE
+)
 _NO_SECRETS: Final = re.compile(r"[#./~@<${\\-]|.*(?:[/\\=&?<>]|\.(?:\w{1,4}$|\w+\.))|.*\(")
 _WORD: Final = re.compile(r"[A-Za-z0-9!#$%^&*+~_-]{6,}+")
 _LONGEST: Final = 60
@@ -73,7 +77,9 @@ class Nearby:
         for quoted in _QUOTED.finditer(text, start, end):
             key = (quoted.start(), is_key, is_ambiguous)
             if key not in self._quoted:
-                self._quoted[key] = _is_value(text, quoted, is_key=is_key, is_ambiguous=is_ambiguous)
+                self._quoted[key] = _is_value(
+                    text, quoted, is_key=is_key, is_ambiguous=is_ambiguous
+                )
             if self._quoted[key] and not quoted.start() <= name.start < quoted.end():
                 yield quoted.span(quoted.lastindex or 0)
         if is_key:
@@ -133,9 +139,15 @@ def _is_value(text: str, quoted: re.Match[str], *, is_key: bool, is_ambiguous: b
     if _NO_SECRETS.match(value) is not None:
         is_long = len(value) >= 24 and "/" not in value and " " not in value and is_opaque(value)
         return is_long and _BEFORE_VALUE.search(text, max(0, at - 60), at) is not None
-    is_stated = _BEFORE_VALUE.search(text, max(0, at - 60), at) is not None or _ends_sentence(text, at)
+    is_stated = _BEFORE_VALUE.search(text, max(0, at - 60), at) is not None or _ends_sentence(
+        text, at
+    )
     if is_ambiguous:
-        return (is_stated or not _is_own(text, at)) and is_opaque(value) and _KEBAB.match(value) is None
+        return (
+            (is_stated or not _is_own(text, at))
+            and is_opaque(value)
+            and _KEBAB.match(value) is None
+        )
     is_other = _is_technical(value) or _OF_ANOTHER.search(text, max(0, at - 40), at) is not None
     return is_stated or not is_other
 
@@ -150,7 +162,10 @@ def _is_entered(text: str, at: int, value: str) -> bool:
 
 
 def _ends_sentence(text: str, at: int) -> bool:
-    return text[at - 2 : at] in (": ", " b") and _SENTENCE.search(text, max(0, at - 30), at) is not None
+    return (
+        text[at - 2 : at] in (": ", " b")
+        and _SENTENCE.search(text, max(0, at - 30), at) is not None
+    )
 
 
 def _is_own(text: str, at: int) -> bool:

@@ -30,7 +30,9 @@ def unless_word(found: re.Match[str]) -> str:
 def unless_plain(found: re.Match[str]) -> str:
     """Mask what follows the first group where it mixes letters and digits, as hardly a word does."""
     value = found.group()[len(found[1]) :]
-    return f"{found[1]}{MASK}" if has_mix(value) and is_secret(value, is_bare=True) else found.group()
+    return (
+        f"{found[1]}{MASK}" if has_mix(value) and is_secret(value, is_bare=True) else found.group()
+    )
 
 
 def row(

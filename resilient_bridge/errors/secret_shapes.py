@@ -28,7 +28,11 @@ def _unless_harmless_field(found: re.Match[str]) -> str:
     if value.startswith("{") and "[type=missing" in found[1]:
         return found.group()  # what the field is missing in
     kind = kind_of(_INDEX.sub("", found[2]))
-    return found.group() if kind is None or not is_secret(value.strip("'\""), kind) else f"{found[1]}{MASK}"
+    return (
+        found.group()
+        if kind is None or not is_secret(value.strip("'\""), kind)
+        else f"{found[1]}{MASK}"
+    )
 
 
 _INDEX: Final = re.compile(r"(?:\.\d{1,9}|\[\d{1,9}\])+$")
@@ -40,7 +44,8 @@ def _unless_status(found: re.Match[str]) -> str:
     value = found.group()[len(found[1]) :]
     around = found.string[max(0, found.start() - 300) : found.end() + 300]
     is_oauth = any(
-        name in around for name in ("state=", "grant_type=", "code_verifier=", "client_id=", "redirect_uri=")
+        name in around
+        for name in ("state=", "grant_type=", "code_verifier=", "client_id=", "redirect_uri=")
     )
     is_plain = _STATUS.fullmatch(value) is not None or (not is_oauth and found[1][0] not in "?&;#")
     return (
@@ -103,10 +108,15 @@ def shapes() -> tuple[Shape, ...]:
         ),
         row(("@",), r"[a-z][a-z0-9+.-]{0,20}+://[^\s'\"<>]*+", _without_user),
         row(
-            words("hook telegram.org/ hc-ping.com/ pagerduty.com/ .infura.io/ .alchemy.com/ ifttt.com/"),
+            words(
+                "hook telegram.org/ hc-ping.com/ pagerduty.com/ .infura.io/ .alchemy.com/ ifttt.com/"
+            ),
             rf"(https?://(?:{_HOOKS})/)(?!\S{{0,200}}?\[redacted\])[^\s'\"<>?#]++",
         ),
-        row(("hook",), rf"(/(?:web)?hooks?/(?:[\w-]{{1,40}}/)?){UNMASKED}(?=[a-z_-]{{0,60}}\d)[\w-]{{16,}}"),
+        row(
+            ("hook",),
+            rf"(/(?:web)?hooks?/(?:[\w-]{{1,40}}/)?){UNMASKED}(?=[a-z_-]{{0,60}}\d)[\w-]{{16,}}",
+        ),
         # names that are secrets in a url only, where their value is not as short as a number
         row(
             words("key= session= ticket= assertion= verifier= hash= samlresponse= auth="),
@@ -158,7 +168,11 @@ def _later_shapes() -> tuple[Shape, ...]:
             rf"['\"]){UNMASKED}[^'\"]++",
             unless_word,
         ),
-        row(("identified",), rf"\b(identified\s{{1,4}}+by\s{{1,4}}+){UNMASKED}[^\s'\";,]++", unless_word),
+        row(
+            ("identified",),
+            rf"\b(identified\s{{1,4}}+by\s{{1,4}}+){UNMASKED}[^\s'\";,]++",
+            unless_word,
+        ),
         # .netrc; a Dockerfile's ENV; redis.conf
         row(
             ("login", "env ", "arg ", "setx", "requirepass"),
@@ -178,7 +192,10 @@ def _later_shapes() -> tuple[Shape, ...]:
             r"((?:^|\n)\s{0,8}([\w.\[\]-]{1,200})\n\s{1,8}[^\n]{0,1000}?, input_value=)(?:(?!, input_type=)[^\n])++",
             _unless_harmless_field,
         ),
-        row(("input_value=",), r"(\binput_value=)(?=[^\n]{0,80}?\.\.\.)[\[{(](?:(?!, input_type=)[^\n])++"),
+        row(
+            ("input_value=",),
+            r"(\binput_value=)(?=[^\n]{0,80}?\.\.\.)[\[{(](?:(?!, input_type=)[^\n])++",
+        ),
         row(("private-lines",), r"(private-lines: \d{1,4}\s{1,4})(?:[A-Za-z0-9+/=]{16,}\s{0,4})++"),
         # hashes of passwords, and the lines of a .pgpass
         row(
@@ -284,7 +301,9 @@ def _searched(text: str) -> str:
         rows, first = rows or [], len(shapes())
         text = _replaced(text, (number for number in rows if number < first))
         by_name = spans_by_name(text, text.lower() if is_plain else text)
-        text = replaced(text, [*by_name, *spans_in_sql(text, lowered), *spans_in_manifest(text, lowered)])
+        text = replaced(
+            text, [*by_name, *spans_in_sql(text, lowered), *spans_in_manifest(text, lowered)]
+        )
         text = _replaced(text, (number for number in rows if number >= first))
     text = tokens().sub(MASK, text)
     return text if text == lowered else replaced(text, [*spans_in_base64(text, masked)])

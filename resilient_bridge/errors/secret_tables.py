@@ -70,7 +70,9 @@ class Tables:
             if at >= len(text) or not row.strip():
                 return
             if _RULE.fullmatch(row) is None:
-                found = _aligned(at, heads, start, stop) if delimiter == "  " else cells(text, at, stop)
+                found = (
+                    _aligned(at, heads, start, stop) if delimiter == "  " else cells(text, at, stop)
+                )
                 if len(found) < len(heads) or (len(found) > len(heads) and delimiter not in "|│"):
                     return
                 self._read = stop
@@ -156,7 +158,8 @@ def spans_in_sql(text: str, lowered: str) -> Iterator[Span]:
     if " into " in lowered:
         for found in _INSERT.finditer(text):
             kinds = [
-                kind_of(text[begin:end].strip(_QUOTES + "[]\n")) for begin, end in _LIST(text, *found.span(1))
+                kind_of(text[begin:end].strip(_QUOTES + "[]\n"))
+                for begin, end in _LIST(text, *found.span(1))
             ]
             row = _ROW.match(text, found.end()) if any(kinds) else None
             for _ in range(_ROWS):
@@ -166,7 +169,10 @@ def spans_in_sql(text: str, lowered: str) -> Iterator[Span]:
                 row = _ROW.match(text, row.end())
     if ")=(" in text:
         for found in _KEY.finditer(text):
-            kinds = [kind_of(text[begin:end].strip(_QUOTES)) for begin, end in _LIST(text, *found.span(1))]
+            kinds = [
+                kind_of(text[begin:end].strip(_QUOTES))
+                for begin, end in _LIST(text, *found.span(1))
+            ]
             yield from _hidden(text, _values(text, *found.span(2)), kinds)
     first = _PARAMETERS.search(text) if "[parameters: " in text else None
     if first is not None and any(names_in(text, text)):

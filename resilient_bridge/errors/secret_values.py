@@ -80,7 +80,8 @@ _KEY: Final = re.compile(r"[\w+=.~/:-]{0,40}?[A-Za-z0-9+/=]{12,}[\w+=.~/:-]{0,20
 _NUMBERED: Final = re.compile(r"[A-Za-z_. /-]+\d{1,3}")  # the pin of a chip: GPIO17
 _DIGITS: Final = re.compile(r"\d{3,12}")
 _TIME: Final = re.compile(
-    r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d|v?\d+(?:\.\d+)+\b|\d+(?:ms|s|m|h|d|kb|mb|gb|b|px|%)?$", re.IGNORECASE
+    r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d|v?\d+(?:\.\d+)+\b|\d+(?:ms|s|m|h|d|kb|mb|gb|b|px|%)?$",
+    re.IGNORECASE,
 )
 _PIECES: Final = re.compile(r"[A-Za-z0-9+=]+")
 _CHANGES: Final = re.compile(r"(?<=\d)[A-Za-z]|(?<=[A-Za-z])\d")
@@ -96,7 +97,11 @@ def is_secret(value: str, kind: Kind = Kind.ANY, *, is_bare: bool = False) -> bo
         return True
     value = value.strip()
     word = value.strip(_EDGES).lower()
-    if word in _STATES or _NO_VALUE.fullmatch(value) is not None or _NO_VALUE.fullmatch(word) is not None:
+    if (
+        word in _STATES
+        or _NO_VALUE.fullmatch(value) is not None
+        or _NO_VALUE.fullmatch(word) is not None
+    ):
         return False
     scheme, _, rest = value.partition(" ")
     if scheme.lower() in _SCHEMES and _NO_VALUE.fullmatch(rest.strip()) is not None:
@@ -116,7 +121,11 @@ def is_secret(value: str, kind: Kind = Kind.ANY, *, is_bare: bool = False) -> bo
     if kind is Kind.SESSION:
         return len(word) >= 16 and is_opaque(value) and _UUID.search(word) is None
     if kind is Kind.OPAQUE:
-        return has_mix(value) or len(word) >= 24 or (not is_bare and value.isalpha() and value.isupper())
+        return (
+            has_mix(value)
+            or len(word) >= 24
+            or (not is_bare and value.isalpha() and value.isupper())
+        )
     if kind is Kind.COUNTED and (_TIME.match(word) is not None or (is_bare and not has_mix(value))):
         return False
     return not is_bare or not is_word(value)
@@ -142,7 +151,9 @@ def is_word(value: str) -> bool:
 def _is_sentence(value: str) -> bool:
     beginning = value.split(None, 8)[:8]
     known = _SENTENCE - _NOUNS if len(beginning) < 4 else _LONG_SENTENCE
-    return any(word.strip(_EDGES) in known for word in beginning) and not any(map(is_opaque, beginning))
+    return any(word.strip(_EDGES) in known for word in beginning) and not any(
+        map(is_opaque, beginning)
+    )
 
 
 def has_mix(value: str) -> bool:

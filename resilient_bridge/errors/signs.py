@@ -34,10 +34,21 @@ REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
     "error": ("ValidationError",),  # pydantic's, jsonschema's, marshmallow's
 }
 INVALID: Final = frozenset(
-    {"PROTO_INVALID_MESSAGE", "HOOK_VALIDATION_FAILED", "TOOL_ARGUMENTS_INVALID", "SYS_CONFIG_INVALID"}
+    {
+        "PROTO_INVALID_MESSAGE",
+        "HOOK_VALIDATION_FAILED",
+        "TOOL_ARGUMENTS_INVALID",
+        "SYS_CONFIG_INVALID",
+    }
 )
-_RAN: Final = {Executed.NO: "it did not run", Executed.MAYBE: "it may have run", Executed.YES: "it ran"}
-_UNDECIDED: Final = frozenset({408, 409, 423, 429, 499})  # from a server that may have started processing
+_RAN: Final = {
+    Executed.NO: "it did not run",
+    Executed.MAYBE: "it may have run",
+    Executed.YES: "it ran",
+}
+_UNDECIDED: Final = frozenset(
+    {408, 409, 423, 429, 499}
+)  # from a server that may have started processing
 _REFUSALS: Final = frozenset({-32600, -32602, -32042})
 
 

@@ -130,7 +130,12 @@ def lasting(
 
 
 def passing(
-    category: Category, executed: Executed, summary: str, hint: str, *, severity: Severity = Severity.ERROR
+    category: Category,
+    executed: Executed,
+    summary: str,
+    hint: str,
+    *,
+    severity: Severity = Severity.ERROR,
 ) -> CodeInfo:
     """Return a row for a code where repeating the same call can help."""
     return lasting(category, executed, summary, hint, severity=severity, kind=Kind.TRANSIENT)

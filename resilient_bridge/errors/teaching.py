@@ -40,7 +40,9 @@ class Taught(type):
             cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
         ) -> None:
             super().__init__(name, bases, namespace, **options)
-            if getattr(namespace.get("__setattr__"), "__module__", "").startswith("attr"):  # it is frozen
+            if getattr(namespace.get("__setattr__"), "__module__", "").startswith(
+                "attr"
+            ):  # it is frozen
                 type.__setattr__(cls, "__setattr__", _refuse_change)
 
         def __getattr__(cls, name: str) -> Any:
@@ -87,7 +89,9 @@ def taught(function: F) -> F:
     return called  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
 
-def _explain(error: TypeError, owner: str, function: Any, args: tuple[Any, ...], kwargs: Any) -> None:
+def _explain(
+    error: TypeError, owner: str, function: Any, args: tuple[Any, ...], kwargs: Any
+) -> None:
     """Raise the error that says what to write, if the arguments did not fit; return if they did."""
     trace = error.__traceback__
     if trace is not None and trace.tb_next is not None:
@@ -104,7 +108,9 @@ def argument_error(mistake: Mistake) -> Exception:
     from .exceptions import ArgumentError
     from .failure import Failure
 
-    return ArgumentError(Failure.of("SYS_CONFIG_INVALID", mistake.text, details={"violations": mistake.rows}))
+    return ArgumentError(
+        Failure.of("SYS_CONFIG_INVALID", mistake.text, details={"violations": mistake.rows})
+    )
 
 
 def _refuse_change(self: object, name: str, value: object) -> None:
@@ -114,7 +120,9 @@ def _refuse_change(self: object, name: str, value: object) -> None:
     raise FrozenValueError(self, name, value)
 
 
-def refuse_arguments(owner: object, name: str, takes: Callable[..., Any], wrong: dict[str, Any]) -> None:
+def refuse_arguments(
+    owner: object, name: str, takes: Callable[..., Any], wrong: dict[str, Any]
+) -> None:
     """Raise the error for arguments that a function which takes any has been given.
 
     `takes` is a function with the arguments that there are.

@@ -41,7 +41,9 @@ def url_for(_: str, received: object) -> str:
     host = re.split("[/?#]", rest, maxsplit=1)[0]
     if not is_host(host):
         return EXAMPLES["url"]
-    is_near = bool(re.match(r"(localhost|127\.|\[::1\]|0\.0\.0\.0)", host)) or host.endswith(".local")
+    is_near = bool(re.match(r"(localhost|127\.|\[::1\]|0\.0\.0\.0)", host)) or host.endswith(
+        ".local"
+    )
     secure = scheme in {"wss", "https"} or (scheme not in {"http", "ws"} and not is_near)
     path = rest[len(host) :].partition("?")[0].partition("#")[0]
     is_plain = all(_is_word(part) for part in path.split("/") if part)

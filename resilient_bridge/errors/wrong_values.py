@@ -133,7 +133,9 @@ def _line(key: str, owner: str, field: str, text: str) -> str:
     if owner == "wrap":
         first = "" if field == "client" else "AsyncOpenAI(), "
         return (
-            f"rb.wrap({first}{text})" if field in {"client", "policy"} else f"rb.wrap({first}{field}={text})"
+            f"rb.wrap({first}{text})"
+            if field in {"client", "policy"}
+            else f"rb.wrap({first}{field}={text})"
         )
     if owner == "reconnecting":
         first = "" if field == "factory" else f"{_LINK}, "
@@ -155,12 +157,16 @@ def _is_first(owner: str, field: str) -> bool:
         return False
     try:
         parameters = [
-            each for each in signature(taken).parameters.values() if each.name not in {"self", "cls"}
+            each
+            for each in signature(taken).parameters.values()
+            if each.name not in {"self", "cls"}
         ]
     except ValueError:  # a class written in C that does not say what it takes
         return False
     return (
-        bool(parameters) and parameters[0].name == field and parameters[0].kind is not Parameter.KEYWORD_ONLY
+        bool(parameters)
+        and parameters[0].name == field
+        and parameters[0].kind is not Parameter.KEYWORD_ONLY
     )
 
 
@@ -208,7 +214,8 @@ def _seconds(text: str) -> str:
         return ""
     word = found[2].lower()
     unit = next(
-        (short for long, short in _UNITS.items() if word.startswith(long)), word.removesuffix("s") or "s"
+        (short for long, short in _UNITS.items() if word.startswith(long)),
+        word.removesuffix("s") or "s",
     )
     return f'"{found[1]}{unit}"' if unit in {"s", "min", "m", "h", "d", "ms", "us"} else ""
 
@@ -276,12 +283,18 @@ def _rules(_: str, received: object) -> str:
     if isinstance(received, list | tuple) and all(
         isinstance(pair, tuple) and len(cast("Any", pair)) == 2 for pair in cast("Any", received)
     ):
-        return "{" + ", ".join(f"{code(key)}: {code(value)}" for key, value in cast("Any", received)) + "}"
+        return (
+            "{"
+            + ", ".join(f"{code(key)}: {code(value)}" for key, value in cast("Any", received))
+            + "}"
+        )
     return EXAMPLES["rules"]
 
 
 def _count(value: object) -> str:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else "6"
+    return (
+        str(value) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else "6"
+    )
 
 
 def _attempts(_: str, received: object) -> str:
@@ -300,7 +313,9 @@ def _schedule(_: str, received: object) -> str:
 
 def _share(owner: str, received: object) -> str:
     number = received
-    if isinstance(received, str) and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%?\s*", received)):
+    if isinstance(received, str) and (
+        found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%?\s*", received)
+    ):
         number = float(found[1]) / (100 if "%" in received or float(found[1]) > 1 else 1)
     elif isinstance(received, int | float) and 1 < received <= 100:
         number = received / 100
@@ -332,14 +347,20 @@ def _policy(owner: str, received: object) -> str:
     if isinstance(received, str):
         presets = names_of("presets")
         if received.lower() in presets:
-            return f"rb.presets.{received.lower()}" if is_link else f"rb.presets.{received.lower()}.calls"
+            return (
+                f"rb.presets.{received.lower()}"
+                if is_link
+                else f"rb.presets.{received.lower()}.calls"
+            )
         return "rb.presets.default" if is_link else "rb.resilient"
     if isinstance(received, list | tuple) and received:
         return f"rb.Policy({', '.join(map(_layer, cast('Any', received)))})"
     layer = _layer(received)
     if layer and layer != "rb.Retry()":
         return f"rb.Policy({layer})" if not layer.startswith("rb.Policy(") else layer
-    if type(received).__name__ == "Retry" or (isinstance(received, type) and received.__name__ == "Retry"):
+    if type(received).__name__ == "Retry" or (
+        isinstance(received, type) and received.__name__ == "Retry"
+    ):
         return "rb.Policy(rb.Retry())"
     if type(received).__name__ == "Reconnect":
         return f"rb.presets.default.evolve(reconnect={code(received)})"
@@ -349,7 +370,16 @@ def _policy(owner: str, received: object) -> str:
 def _layer(received: object) -> str:
     """Return a layer of a policy from what is none; empty if it does not say which."""
     name = type(received).__name__
-    if name in {"Retry", "Breaker", "Timeout", "Deadline", "Bulkhead", "RateLimit", "Fallback", "Policy"}:
+    if name in {
+        "Retry",
+        "Breaker",
+        "Timeout",
+        "Deadline",
+        "Bulkhead",
+        "RateLimit",
+        "Fallback",
+        "Policy",
+    }:
         return code(received)
     if isinstance(received, type) and (public_name := address(received.__name__)):
         return _instance(public_name, received, "")
@@ -396,7 +426,11 @@ def _dialect(owner: str, received: object) -> str:
 def _store(owner: str, received: object) -> str:
     if isinstance(received, type):
         public_name = address(received.__name__)
-        return _instance(public_name, received, "") if public_name else f'{received.__name__}("bridge.db")'
+        return (
+            _instance(public_name, received, "")
+            if public_name
+            else f'{received.__name__}("bridge.db")'
+        )
     return example(owner, "store")
 
 
@@ -460,7 +494,9 @@ def _ladder(_: str, received: object) -> str:
 
 
 def _calls(owner: str, received: object) -> str:
-    if isinstance(received, str) and (number := re.match(r"\s*(\d+)\s*(?:/|per)\s*(\w+)", received)):
+    if isinstance(received, str) and (
+        number := re.match(r"\s*(\d+)\s*(?:/|per)\s*(\w+)", received)
+    ):
         return f"{number[1]}, per={_seconds(number[2]) or _seconds('1' + number[2]) or '60'}"
     return _usual(owner, "calls", received)
 
@@ -504,7 +540,9 @@ def _reconnect(_: str, received: object) -> str:
 
 
 def _timeouts(_: str, received: object) -> str:
-    is_number = isinstance(received, int | float) and not isinstance(received, bool) and received > 0
+    is_number = (
+        isinstance(received, int | float) and not isinstance(received, bool) and received > 0
+    )
     return f"{{'default': {code(received)}}}" if is_number else EXAMPLES["timeouts"]
 
 

@@ -79,7 +79,8 @@ class HealthApp:
             "links": links[:_MOST],
             "stores": stores[:_MOST],
             "circuits": [
-                {"key": redact(key, limit=100), "state": state} for key, state in known_circuits(_MOST)
+                {"key": redact(key, limit=100), "state": state}
+                for key, state in known_circuits(_MOST)
             ],
             "retry_budgets": [
                 {"key": redact(one.key, limit=100), "remaining": round(one.remaining(now), 3)}
@@ -100,11 +101,15 @@ class HealthApp:
 
     async def _answer(self, scope: _Scope, send: _Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
-            await _send(send, 405, {"error": "GET or HEAD wanted"}, {"allow": "GET, HEAD"}, with_body=True)
+            await _send(
+                send, 405, {"error": "GET or HEAD wanted"}, {"allow": "GET, HEAD"}, with_body=True
+            )
             return
         status = self.status()
         code = 200 if status["status"] == "ready" else 503
-        await _send(send, code, status, {"cache-control": "no-store"}, with_body=scope["method"] == "GET")
+        await _send(
+            send, code, status, {"cache-control": "no-store"}, with_body=scope["method"] == "GET"
+        )
 
     async def _live(self, receive: _Receive, send: _Send) -> None:
         while True:

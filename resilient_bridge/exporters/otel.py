@@ -101,7 +101,9 @@ class OTelExporter(Exporter[dict[str, str]]):
                     one.name, one.unit, one.text, explicit_bucket_boundaries_advisory=one.bounds
                 )
             else:
-                meter.create_observable_gauge(one.name, [partial(self._observe, one)], one.unit, one.text)
+                meter.create_observable_gauge(
+                    one.name, [partial(self._observe, one)], one.unit, one.text
+                )
 
     def _child(self, instrument: Instrument, labels: tuple[str, ...]) -> dict[str, str]:
         names = (*instrument.labels, *self._labels)
@@ -114,7 +116,11 @@ class OTelExporter(Exporter[dict[str, str]]):
             return []
         return [
             Observation(
-                value, {name: redact(text, limit=100) for name, text in zip(one.labels, labels, strict=True)}
+                value,
+                {
+                    name: redact(text, limit=100)
+                    for name, text in zip(one.labels, labels, strict=True)
+                },
             )
             for one, labels, value in readings(self._named, instrument)
         ]
@@ -169,7 +175,10 @@ class OTelExporter(Exporter[dict[str, str]]):
 
     def _open(self, name: str, key: str) -> _CallSpan:
         shown = redact(name, limit=100)
-        attributes = {"resilient_bridge.policy": shown, "resilient_bridge.key": redact(key, limit=100)}
+        attributes = {
+            "resilient_bridge.policy": shown,
+            "resilient_bridge.key": redact(key, limit=100),
+        }
         return _CallSpan(self._tracer.start_span(shown, attributes=attributes))
 
 
@@ -229,7 +238,9 @@ def _finish(span: Any, event: events.CallFinished) -> None:
         span.set_attribute(_USER_AGENT, USER_AGENT)
     if event.outcome not in _NO_ERROR:
         span.set_status(
-            Status(StatusCode.ERROR, event.outcome if failure is None else redact(str(failure.message)))
+            Status(
+                StatusCode.ERROR, event.outcome if failure is None else redact(str(failure.message))
+            )
         )
 
 

@@ -29,7 +29,10 @@ _EXEMPLAR: Final = 80  # characters of a session's id; OpenMetrics allows 128 fo
 
 
 def install(
-    *, registry: CollectorRegistry | None = None, labels: Iterable[str] = (), max_series: int = 1_000
+    *,
+    registry: CollectorRegistry | None = None,
+    labels: Iterable[str] = (),
+    max_series: int = 1_000,
 ) -> PrometheusExporter:
     """Count and time everything from now on, in `registry` (default: that of prometheus_client).
 
@@ -66,7 +69,9 @@ class PrometheusExporter(Exporter[Any]):
         except ValueError:
             self._unregister()
             raise config_error(
-                f"{_OWNER}.registry", "one that has no metrics of resilient_bridge yet", "one that has"
+                f"{_OWNER}.registry",
+                "one that has no metrics of resilient_bridge yet",
+                "one that has",
             ) from None
         self._start()
 
@@ -84,7 +89,9 @@ class PrometheusExporter(Exporter[Any]):
 
         names = (*instrument.labels, *(self._labels if instrument is ERRORS else ()))
         if instrument.sort == "counter":
-            return Counter(instrument.prometheus_name, instrument.text, names, registry=self._registry)
+            return Counter(
+                instrument.prometheus_name, instrument.text, names, registry=self._registry
+            )
         return Histogram(
             instrument.prometheus_name,
             instrument.text,

@@ -24,7 +24,11 @@ USER_AGENT: Final = f"resilient-bridge/{__version__}"
 Reading = tuple[Instrument, tuple[str, ...], float]
 
 _STATES: Final = ("closed", "open", "half_open", "isolated", "disabled")
-_DEPTHS: Final = ((known.OUTBOX, "queued"), (known.UNCONFIRMED, "unconfirmed"), (known.INBOX, "unread"))
+_DEPTHS: Final = (
+    (known.OUTBOX, "queued"),
+    (known.UNCONFIRMED, "unconfirmed"),
+    (known.INBOX, "unread"),
+)
 _OF_LINKS: Final = (known.READY, *(instrument for instrument, _ in _DEPTHS))
 
 

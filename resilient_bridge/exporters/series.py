@@ -65,7 +65,9 @@ class Series(Generic[C]):
     def _rest(self, instrument: Instrument, labels: tuple[str, ...], names: tuple[str, ...]) -> C:
         if instrument not in self._full:
             self._full.add(instrument)
-            text = f"{instrument.name} has {self._most} series: whatever is new is counted as {OTHER}"
+            text = (
+                f"{instrument.name} has {self._most} series: whatever is new is counted as {OTHER}"
+            )
             say("warning", text)
         folded = tuple(
             OTHER if name in _OPEN and text else redact(text, limit=_LONGEST)

@@ -97,7 +97,9 @@ class Owner:
         self._is_superseded = True
         text = f"{self._of.name} was taken over by another process"
         hints = ("let one process use it; never remove its lock file (.owner) while one does",)
-        return StoreError(Failure.of("SESS_SUPERSEDED", text, executed=Executed.NO, suggestions=hints))
+        return StoreError(
+            Failure.of("SESS_SUPERSEDED", text, executed=Executed.NO, suggestions=hints)
+        )
 
     def _locked_file(self) -> int:
         """Return the descriptor of the lock file, locked. Raises StoreError."""

@@ -32,7 +32,10 @@ _LONGEST_NAME: Final = 200
 _CHUNK: Final = 1 << 20
 _NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 ALWAYS: Final[int] = (
-    _NOFOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    _NOFOLLOW
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_BINARY", 0)
 )
 """The flags of every open. Without O_NONBLOCK, opening a named pipe could block."""
 _STRANGE: Final = {
@@ -129,13 +132,17 @@ if sys.platform != "win32":
         # directory 0775.
         if found.st_uid not in {disk.geteuid(), 0}:
             raise config_error(
-                field, "a path in a directory of ours or of root", f"{directory}, of user {found.st_uid}"
+                field,
+                "a path in a directory of ours or of root",
+                f"{directory}, of user {found.st_uid}",
             )
         mode = stat.S_IMODE(found.st_mode)
         others = mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_ours_alone(found.st_gid))
         if others and not mode & stat.S_ISVTX:
             raise config_error(
-                field, "a path in a directory that nobody else may write to", f"{directory}, mode {mode:04o}"
+                field,
+                "a path in a directory that nobody else may write to",
+                f"{directory}, mode {mode:04o}",
             )
 
     def _is_ours_alone(group: int) -> bool:
@@ -147,7 +154,11 @@ if sys.platform != "win32":
             user, found = pwd.getpwuid(disk.geteuid()), grp.getgrgid(group)
         except (ImportError, KeyError, OSError):
             return False
-        return user.pw_gid == group and found.gr_name == user.pw_name and set(found.gr_mem) <= {user.pw_name}
+        return (
+            user.pw_gid == group
+            and found.gr_name == user.pw_name
+            and set(found.gr_mem) <= {user.pw_name}
+        )
 
 
 # ---- one file --------------------------------------------------------------------------------------------------------
@@ -188,7 +199,9 @@ def open_private(path: Path, flags: int, field: str = "path") -> int:
 def _check_file(handle: int, path: Path, field: str) -> None:
     found = disk.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
-        raise config_error(field, _FILE, f"{path}, no regular file ({stat.filemode(found.st_mode)})")
+        raise config_error(
+            field, _FILE, f"{path}, no regular file ({stat.filemode(found.st_mode)})"
+        )
     if found.st_nlink > 1:
         raise config_error(field, _FILE, f"{path}, which has {found.st_nlink} names")
     if sys.platform != "win32":
@@ -247,7 +260,9 @@ def typed_errors(path: Path, problem: str, executed: Executed | None = None) -> 
         raise unavailable(path, problem, error, executed) from error
 
 
-def unavailable(path: Path, problem: str, error: OSError, executed: Executed | None = None) -> BridgeError:
+def unavailable(
+    path: Path, problem: str, error: OSError, executed: Executed | None = None
+) -> BridgeError:
     """Return the StoreError for a file that could not `problem` ("be opened"), with its cause."""
     reason = (error.strerror or type(error).__name__).lower()
     return error_for(

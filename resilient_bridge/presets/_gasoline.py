@@ -49,7 +49,9 @@ gasoline = BridgePolicy(
             Timeout.escalating(2, 5, 30, thread=True),
         ),
         "startup": Policy(Timeout(4, thread=True)),
-        "poll": Policy(Retry(attempts=30, backoff=Backoff.linear(1, cap=2, jitter="none"), budget=None)),
+        "poll": Policy(
+            Retry(attempts=30, backoff=Backoff.linear(1, cap=2, jitter="none"), budget=None)
+        ),
         "health": Policy(Timeout(0.5, thread=True)),
         "long_handler": Policy(Timeout(35, thread=True)),
     },

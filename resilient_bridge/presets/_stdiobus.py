@@ -12,7 +12,12 @@ from .bridge_policy import BridgePolicy
 stdiobus = BridgePolicy(
     reconnect=Reconnect(retry_certificates=False),
     idempotent=("bridge_health", "agents_discover", "sessions_status", "sessions_close"),
-    idempotent_if_marked=("sessions_create", "sessions_prompt", "sessions_cancel", "tasks_delegate"),
+    idempotent_if_marked=(
+        "sessions_create",
+        "sessions_prompt",
+        "sessions_cancel",
+        "tasks_delegate",
+    ),
 )
 """stdio Bus: retryable failures are repeated a bounded number of times.
 

@@ -83,7 +83,9 @@ class BridgePolicy(Value):
     dialect: Dialect = attrs.field(default=Dialect(), validator=instance_of(Dialect))
 
     calls: Policy = attrs.field(default=resilient, validator=instance_of(Policy))
-    tools: Mapping[str, Policy] = attrs.field(default=Tools(), converter=_as_tools, validator=_check_tools)
+    tools: Mapping[str, Policy] = attrs.field(
+        default=Tools(), converter=_as_tools, validator=_check_tools
+    )
     idempotent: tuple[str, ...] = attrs.field(
         default=(), converter=as_tuple, validator=tuple_of("the name of an operation", _is_name)
     )

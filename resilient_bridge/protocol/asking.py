@@ -48,7 +48,9 @@ class Asking:
     def begin(self, now: Now) -> None:
         """A join starts. After a while without such a loss a little more is requested again."""
         if self.extent and self._since is not None and now.since(self._since) >= _FORGIVEN_AFTER:
-            self.extent = Extent(self.extent - 1) if self.extent <= Extent.NOTHING else Extent.NOTHING
+            self.extent = (
+                Extent(self.extent - 1) if self.extent <= Extent.NOTHING else Extent.NOTHING
+            )
             self._since = now
 
     def overlap(self, policy: Replay) -> float:
@@ -76,10 +78,14 @@ class Asking:
             "SYS_CONFIG_INVALID",
             "what the server sends at each join is larger than Dialect.max_frame_bytes, whatever is asked for",
             cause=failure.cause,
-            suggestions=("raise Dialect.max_frame_bytes above what the server holds for a session",),
+            suggestions=(
+                "raise Dialect.max_frame_bytes above what the server holds for a session",
+            ),
         )
 
-    def _is_its_death(self, failure: Failure, now: Now, awaited: Awaited, *, is_joining: bool) -> bool:
+    def _is_its_death(
+        self, failure: Failure, now: Now, awaited: Awaited, *, is_joining: bool
+    ) -> bool:
         """Return whether this connection died of what was requested."""
         close, by = failure.details.get("close_code"), failure.details.get("close_by")
         if failure.code == "PROTO_MESSAGE_TOO_BIG" and by == "us":

@@ -65,7 +65,9 @@ class Bookmark:
         is_other = None not in {hello.epoch, self.life.epoch} and hello.epoch != self.life.epoch
         return "new_epoch" if is_other else ""
 
-    def reach(self, channel: Channel, position: Position, number: int, *, is_moved: bool = False) -> None:
+    def reach(
+        self, channel: Channel, position: Position, number: int, *, is_moved: bool = False
+    ) -> None:
         """Record that this position was accepted, with an event or without.
 
         For the next process it counts once message `number` was taken.
@@ -124,7 +126,11 @@ class Bookmark:
 
         A new log does depend on it: its gap is among the unread messages.
         """
-        at_once = step.number <= self._through and not self._steps and _continues(self._taken_life, step.life)
+        at_once = (
+            step.number <= self._through
+            and not self._steps
+            and _continues(self._taken_life, step.life)
+        )
         self._steps.append(step)
         if at_once:
             self.take(self._through)
@@ -172,7 +178,8 @@ class Bookmark:
         self = cls()
         self.life = self._taken_life = Life(*(stored[name] for name in Life._fields))
         self._taken = {
-            channel: (position, epoch, moved) for channel, position, epoch, moved in stored["positions"]
+            channel: (position, epoch, moved)
+            for channel, position, epoch, moved in stored["positions"]
         }
         self._from_taken()
         return self

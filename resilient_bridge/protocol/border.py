@@ -130,9 +130,13 @@ def _wrong(fact: object, order: str | None) -> str | None:
         if order != "number" and type(value) is float and math.isfinite(value) and kind is Received:
             cast(
                 "Received", fact
-            ).position = None  # a time in fractions of a second: it is read, and nothing is asked after it
+            ).position = (
+                None  # a time in fractions of a second: it is read, and nothing is asked after it
+            )
         elif not (is_whole(value) if order == "number" else is_whole(value) or is_text(value)):
-            wanted = "a whole number of 64 bits" if order == "number" else "a whole number or a text"
+            wanted = (
+                "a whole number of 64 bits" if order == "number" else "a whole number or a text"
+            )
             return _words(fact, field, value, f"{wanted}, as Positions.order is {order!r}")
     return None
 
@@ -184,7 +188,9 @@ def _are(holds: Check, values: Any) -> bool:
 
 def _maps(holds: Check, values: Any) -> bool:
     """Return whether this is a dict of texts, each to a value that holds."""
-    return _is(values, Mapping) and all(is_text(name) and holds(value) for name, value in values.items())
+    return _is(values, Mapping) and all(
+        is_text(name) and holds(value) for name, value in values.items()
+    )
 
 
 def _or_none(rule: Rule) -> Rule:
@@ -286,7 +292,11 @@ def own_frame(encode: Callable[[Any], Any], message: Send) -> Frame:
     reason = {"field": "frame", "constraint": wanted, "received": redact(received, limit=_SHOWN)}
     text = f"message validation failed: frame ({wanted})"
     failure = Failure.of(
-        "PROTO_INVALID_MESSAGE", text, cause=cause, details={"violations": (reason,)}, executed=Executed.NO
+        "PROTO_INVALID_MESSAGE",
+        text,
+        cause=cause,
+        details={"violations": (reason,)},
+        executed=Executed.NO,
     )
     raise ProtocolError(failure) from cause
 
@@ -306,7 +316,9 @@ def named_by(echo: Callable[[Any], Any], frame: Frame) -> tuple[str | None, Fail
         return named, None
     if iscoroutine(named):
         named.close()
-    return None, Failure.of("SYS_CONFIG_INVALID", f"the dialect's echo returned {_kind(named)} {wanted}")
+    return None, Failure.of(
+        "SYS_CONFIG_INVALID", f"the dialect's echo returned {_kind(named)} {wanted}"
+    )
 
 
 _RESUME: Final[Mapping[str, Rule]] = {
@@ -338,7 +350,9 @@ def resume_of(resume: Callable[[Record], Any], record: Record) -> Resume:
         raise config_error("Dialect.resume", wanted, _kind(asked))
     for field, (holds, wanted) in _RESUME.items():
         if not holds(getattr(asked, field)):
-            raise config_error(f"Dialect.resume: Resume.{field}", wanted, _got(getattr(asked, field)))
+            raise config_error(
+                f"Dialect.resume: Resume.{field}", wanted, _got(getattr(asked, field))
+            )
     return asked
 
 

@@ -77,7 +77,9 @@ class Entry:
 
     def __attrs_post_init__(self) -> None:
         frame = self.frame
-        self.size = len(frame.encode()) if isinstance(frame, str) and not frame.isascii() else len(frame)
+        self.size = (
+            len(frame.encode()) if isinstance(frame, str) and not frame.isascii() else len(frame)
+        )
 
     def __repr__(self) -> str:
         """Type, key and state; never the payload."""
@@ -93,7 +95,9 @@ class Entry:
 
     def is_expired(self, now: Now) -> bool:
         """Return whether its ttl has ended, by either clock."""
-        return self.expires is not None and (now.mono >= self.expires.mono or now.wall >= self.expires.wall)
+        return self.expires is not None and (
+            now.mono >= self.expires.mono or now.wall >= self.expires.wall
+        )
 
     def age(self, now: Now) -> float:
         """Seconds since it was first handed out; 0 if it never was."""
@@ -124,7 +128,9 @@ def check_key(key: object) -> None:
     except UnicodeEncodeError:
         pass
     raise config_error(
-        "send.idempotency_key", f"1 to {_KEY_LENGTH} characters without lone surrogates", ascii(key)[:80]
+        "send.idempotency_key",
+        f"1 to {_KEY_LENGTH} characters without lone surrogates",
+        ascii(key)[:80],
     )
 
 
@@ -137,7 +143,9 @@ def outcome_event(entry: Entry, now: Now) -> Event | None:
     outcome = _OUTCOMES.get(entry.state)
     if entry.is_request or outcome is None or entry.reason == NO_PINGS:
         return None
-    return MessageUndelivered(at=now.at, type=entry.type, key=entry.key, outcome=outcome, reason=entry.reason)
+    return MessageUndelivered(
+        at=now.at, type=entry.type, key=entry.key, outcome=outcome, reason=entry.reason
+    )
 
 
 _OUTCOMES: Final[dict[EntryState, Literal["dropped", "unknown"]]] = {

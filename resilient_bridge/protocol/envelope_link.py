@@ -41,7 +41,12 @@ class EnvelopeLink(Link[Joining]):
     def __init__(self, parts: LinkParts) -> None:
         super().__init__(parts)
         self.joining = Joining(
-            parts, self.wire, self.die, self.greeting, is_content=self._is_content, counts=self._counts
+            parts,
+            self.wire,
+            self.die,
+            self.greeting,
+            is_content=self._is_content,
+            counts=self._counts,
         )
         self._handlers: dict[str, Callable[[dict[str, Any], Now], None]] = {
             "auth_ack": self._on_auth_ack,
@@ -144,8 +149,14 @@ class EnvelopeLink(Link[Joining]):
             self.die(failure)
             return
         is_passing = failure.retryable or failure.retry_after is not None
-        if failure.code == "SYS_UPSTREAM_REJECTED" and not is_passing and not is_unknown_type(failure):
-            failure = self._mask(classify_error_payload(fields_of(body), unknown="AUTH_INVALID_TOKEN"))
+        if (
+            failure.code == "SYS_UPSTREAM_REJECTED"
+            and not is_passing
+            and not is_unknown_type(failure)
+        ):
+            failure = self._mask(
+                classify_error_payload(fields_of(body), unknown="AUTH_INVALID_TOKEN")
+            )
         self.joining.auth_refused(failure, now)
 
     def _on_joined(self, body: dict[str, Any], now: Now) -> None:
@@ -168,7 +179,9 @@ class EnvelopeLink(Link[Joining]):
         self._settle(failure, body, payload, now)
         self.die_if_fatal(failure)
 
-    def _settle(self, failure: Failure, body: dict[str, Any], payload: Mapping[str, Any], now: Now) -> None:
+    def _settle(
+        self, failure: Failure, body: dict[str, Any], payload: Mapping[str, Any], now: Now
+    ) -> None:
         """End what an error is about, or pass it to the consumer."""
         joining, dialect, pings = self.joining, self._dialect, self.wire.heartbeat
         if refers_to(dialect.join, (joining.join_id,), body, payload):
@@ -201,10 +214,15 @@ class EnvelopeLink(Link[Joining]):
         the user's.
         """
         named = payload.get("session_id")
-        return self._features.name("join") is not None and named in (None, self._in.watermark.session_id)
+        return self._features.name("join") is not None and named in (
+            None,
+            self._in.watermark.session_id,
+        )
 
     def _out_of_sequence(self, type_: str) -> Failure:
-        names = tuple(name for name, field in self._fields.items() if field in EXPECTED[self.joining.state])
+        names = tuple(
+            name for name, field in self._fields.items() if field in EXPECTED[self.joining.state]
+        )
         return Failure.of(
             "PROTO_SEQUENCE_ERROR",
             f"expected one of {', '.join(names)}, got {type_} while {self.joining.state.value}",

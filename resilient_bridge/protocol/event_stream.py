@@ -130,7 +130,9 @@ def refusal(status: int, content_type: str) -> Failure | None:
     if status == 200 and kind == "text/event-stream":
         return None
     hint = (
-        "give the client follow_redirects=True, or the final url" if 300 <= status < 400 else "check the url"
+        "give the client follow_redirects=True, or the final url"
+        if 300 <= status < 400
+        else "check the url"
     )
     return Failure.of(
         "PROTO_INVALID_FRAME",
@@ -160,7 +162,9 @@ class EventStream:
         can_refresh: bool = False,
     ) -> None:
         self.position = Position(last_event_id)
-        self.reconnection = Reconnection(policy, rng, superseded=(), can_refresh=can_refresh, is_remade=False)
+        self.reconnection = Reconnection(
+            policy, rng, superseded=(), can_refresh=can_refresh, is_remade=False
+        )
         self.gap: Gap | None = None
         self.held: ServerSentEvent | None = None  # the event behind a gap that it revealed itself
         self._policy = policy

@@ -45,7 +45,9 @@ class Expectations:
         self._held: list[Held] = []
         self._expected: list[Expected] = []
 
-    def expect(self, pattern: Any, take: Callable[[Message | Exception], None]) -> Callable[[], None]:
+    def expect(
+        self, pattern: Any, take: Callable[[Message | Exception], None]
+    ) -> Callable[[], None]:
         """Pass the first frame that matches `pattern` to `take`, instead of to the stream; return a
         function that ends the wait.
 
@@ -81,7 +83,9 @@ class Expectations:
                 return
         self._held.append(held)
         self._bytes += len(held.text)
-        self.overflowed |= len(self._held) > self._policy.max_messages or self._bytes > self._policy.max_bytes
+        self.overflowed |= (
+            len(self._held) > self._policy.max_messages or self._bytes > self._policy.max_bytes
+        )
 
     def close(self) -> list[Held]:
         """The greeting is over. Returns the frames that no `expect` has matched."""

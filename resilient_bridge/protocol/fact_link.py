@@ -220,7 +220,9 @@ class FactLink(Link[Resuming]):
 
     def _on_reply(self, reply: Reply, text: Frame, now: Now) -> None:
         if not self._replied(reply, now):
-            self._on_event(Received(raw=reply.raw, type=reply.type, payload=reply.payload), text, now)
+            self._on_event(
+                Received(raw=reply.raw, type=reply.type, payload=reply.payload), text, now
+            )
 
     def _on_acked(self, fact: Acked, _text: Frame, now: Now) -> None:
         """An acknowledgement of none of our sends, or a repeated one, changes nothing."""
@@ -298,7 +300,9 @@ class FactLink(Link[Resuming]):
             self.die(failure)
         elif not self._refused(fact, failure, now):
             payload = {"code": fact.code, "message": fact.text}
-            self._on_event(Received(raw=fact.raw, type=fact.type or "error", payload=payload), text, now)
+            self._on_event(
+                Received(raw=fact.raw, type=fact.type or "error", payload=payload), text, now
+            )
         self.die_if_fatal(failure)
 
     def _refused(self, fact: Refused, failure: Failure, now: Now) -> bool:
@@ -329,7 +333,9 @@ class FactLink(Link[Resuming]):
             payload["severity"] = fact.severity
         # While authenticating it is an answer about the credentials, whatever code the server gives
         # it.
-        is_about_us = self.joining.state is BridgeState.AUTHENTICATING and self.joining.has_introduced
+        is_about_us = (
+            self.joining.state is BridgeState.AUTHENTICATING and self.joining.has_introduced
+        )
         failure = classify_error_payload(
             payload, **({"unknown": "AUTH_INVALID_TOKEN"} if is_about_us else {})
         )

@@ -115,7 +115,9 @@ class Features:
         return Failure.of(
             "SYS_CONFIG_INVALID",
             f"the server does not know our message `{self._dialect.auth}`: {failure.message}",
-            suggestions=(f"if this server takes the token from a header: Dialect({_SWITCHES['auth']}",),
+            suggestions=(
+                f"if this server takes the token from a header: Dialect({_SWITCHES['auth']}",
+            ),
             details={"received": self._dialect.auth},
         )
 

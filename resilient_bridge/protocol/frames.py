@@ -44,7 +44,9 @@ _read: Final = decoder(
     infinite="expected a finite number, got {}",
     twice="expected unique keys, got a duplicate key",
 ).raw_decode
-_canonical: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=True).encode
+_canonical: Final = json.JSONEncoder(
+    separators=(",", ":"), sort_keys=True, ensure_ascii=True
+).encode
 _encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
@@ -93,7 +95,10 @@ def decode(frame: str | bytes) -> dict[str, Any]:
     except ValueError as error:
         reason = str(error).split(":")[0]
         raise InvalidFrameError(
-            Failure.of("PROTO_INVALID_FRAME", f"expected one JSON message, got an unreadable frame: {reason}")
+            Failure.of(
+                "PROTO_INVALID_FRAME",
+                f"expected one JSON message, got an unreadable frame: {reason}",
+            )
         ) from None
     return envelope(value)
 
@@ -123,7 +128,8 @@ def envelope(value: Any) -> dict[str, Any]:
     raise InvalidFrameError(
         Failure.of(
             "PROTO_INVALID_MESSAGE",
-            "message validation failed: " + ", ".join(f"{v['field']} ({v['constraint']})" for v in found),
+            "message validation failed: "
+            + ", ".join(f"{v['field']} ({v['constraint']})" for v in found),
             details={"violations": found},
         )
     )
@@ -148,7 +154,11 @@ class _WithText(dict[str, Any]):
     __slots__ = ("raw",)
 
     def __init__(self, raw: dict[str, Any]) -> None:
-        text = {name: _encode(raw[name]) for name in ("id", "timestamp") if type(raw.get(name)) in _NUMBERS}
+        text = {
+            name: _encode(raw[name])
+            for name in ("id", "timestamp")
+            if type(raw.get(name)) in _NUMBERS
+        }
         super().__init__(raw | text)
         self.raw = raw
 
@@ -159,7 +169,9 @@ def raw_of(body: dict[str, Any]) -> Any:
 
 
 def message_from(type_: str, body: dict[str, Any]) -> Message:
-    return Message(type_, body.get("id"), body.get("timestamp"), body.get("payload") or {}, raw=raw_of(body))
+    return Message(
+        type_, body.get("id"), body.get("timestamp"), body.get("payload") or {}, raw=raw_of(body)
+    )
 
 
 _CONVERTED: Final = (_WithText, Body)
@@ -248,7 +260,9 @@ class Encoder:
             try:
                 payload = dict(payload)
             except (TypeError, ValueError):
-                found.append({"field": "payload", "constraint": "object", "received": _shown(payload)})
+                found.append(
+                    {"field": "payload", "constraint": "object", "received": _shown(payload)}
+                )
                 payload = {}
         try:
             text = self._payload(payload)
@@ -259,13 +273,17 @@ class Encoder:
                 text = _encode(payload)
                 text.encode()
             except (TypeError, ValueError, RecursionError) as error:
-                found.append({"field": "payload", "constraint": "json", "received": str(error)[:_SHOWN]})
+                found.append(
+                    {"field": "payload", "constraint": "json", "received": str(error)[:_SHOWN]}
+                )
         else:
             if self._payload is _encode and not text.isascii():
                 try:
                     text.encode()
                 except UnicodeEncodeError:
-                    found.append({"field": "payload", "constraint": "json", "received": "a lone surrogate"})
+                    found.append(
+                        {"field": "payload", "constraint": "json", "received": "a lone surrogate"}
+                    )
         if found:
             raise ProtocolError(
                 Failure.of(
@@ -278,7 +296,9 @@ class Encoder:
             )
         return text
 
-    def frame(self, type_: str, identity: str, stamp: str, payload: str, key: str | None = None) -> str:
+    def frame(
+        self, type_: str, identity: str, stamp: str, payload: str, key: str | None = None
+    ) -> str:
         """Return the envelope around a payload of JSON text; `key` becomes `idempotency_key`."""
         if key is not None:
             rest = "}" if payload == "{}" else "," + payload[1:]

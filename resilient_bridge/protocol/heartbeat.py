@@ -91,7 +91,9 @@ class Heartbeat:
         pongs can only come after that frame.
         """
         self._last_look = None
-        self._out = deque(ping._replace(due=max(ping.due, mono + self._policy.timeout)) for ping in self._out)
+        self._out = deque(
+            ping._replace(due=max(ping.due, mono + self._policy.timeout)) for ping in self._out
+        )
 
     def pause(self) -> None:
         """Reading stops (the inbox is full): no verdict until it resumes."""
@@ -112,7 +114,9 @@ class Heartbeat:
 
     def check(self, mono: float) -> Literal["ping", "dead"] | None:
         """Return what is due now: a ping, the verdict that the link is dead, or nothing."""
-        overdue = None if self._paused else next((ping for ping in self._out if ping.due <= mono), None)
+        overdue = (
+            None if self._paused else next((ping for ping in self._out if ping.due <= mono), None)
+        )
         if overdue is not None:
             if self._last_look is None or mono - self._last_look > _LAST_LOOK:
                 # Just overdue, or the loop stalled during the last check: what has arrived may

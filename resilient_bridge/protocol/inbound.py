@@ -92,12 +92,16 @@ class Inbound:
         self.watermark.rollback()
         self._in_hand: tuple[Message, Watermark] | None = None
         self._before: datetime | None = None  # the last timestamp of a session that is gone
-        self._memory: Memory | None = None  # while what comes live may be older than what we remember
+        self._memory: Memory | None = (
+            None  # while what comes live may be older than what we remember
+        )
 
     def live(self, type_: str, body: dict[str, Any], text: Frame, now: Now) -> None:
         identity = body.get("id")
         raw = body if type(body) is dict else raw_of(body)
-        message = Message(type_, identity, body.get("timestamp"), body.get("payload") or {}, raw=raw)
+        message = Message(
+            type_, identity, body.get("timestamp"), body.get("payload") or {}, raw=raw
+        )
         if identity is None:
             self.accept(None, message, text, now.mono)
             return
@@ -182,7 +186,9 @@ class Inbound:
             message.maybe_duplicate = doubtful or (
                 is_new_session and _may_be_of(since, message.timestamp, replayed=message.replayed)
             )
-            message.redelivered = message.replayed and self.watermark.was_in_hand(item.key, item.text)
+            message.redelivered = message.replayed and self.watermark.was_in_hand(
+                item.key, item.text
+            )
             if item.counts:
                 self.accept(item.key, message, item.text, now.mono, floating=floating)
             else:
@@ -194,7 +200,9 @@ class Inbound:
             self.watermark.seam = self.watermark.accepted
         self.duplicates += outcome.repeats
         # Without proof a server may still be pushing what it holds, as if it were live; see `live`.
-        self._memory = self.watermark.memory() if gap is not None and self.watermark.first > 1 else None
+        self._memory = (
+            self.watermark.memory() if gap is not None and self.watermark.first > 1 else None
+        )
         self.inbox.absorb()
         return gap
 
@@ -247,7 +255,9 @@ class Inbound:
     ) -> None:
         watermark = self.watermark
         doubtful = key is None and message.maybe_duplicate
-        watermark.accept(key, text, message.raw_timestamp, mono, doubtful=doubtful, floating=floating)
+        watermark.accept(
+            key, text, message.raw_timestamp, mono, doubtful=doubtful, floating=floating
+        )
         if self.receives:
             self.inbox.put(message, len(text), watermark)
         else:
@@ -285,7 +295,9 @@ def _until(outcome: Outcome, since: datetime | None) -> datetime | None:
     """
     for item, doubtful, _ in outcome.items:
         stamp = item.message.timestamp
-        if stamp is not None and (since is None or stamp > since or (stamp == since and not doubtful)):
+        if stamp is not None and (
+            since is None or stamp > since or (stamp == since and not doubtful)
+        ):
             return stamp
     return None
 

@@ -46,7 +46,9 @@ class Inbox:
         """Return whether reading may resume after a pause: at three quarters, so that it does not
         switch too often.
         """
-        return 4 * len(self._items) <= 3 * self._max_messages and 4 * self.bytes <= 3 * self._max_bytes
+        return (
+            4 * len(self._items) <= 3 * self._max_messages and 4 * self.bytes <= 3 * self._max_bytes
+        )
 
     def put(self, message: Message, size: int, watermark: Watermark | None) -> None:
         self._items.append((message, size, watermark))

@@ -103,7 +103,9 @@ class Join(ABC):
         if self._since is None or self.deadline is None:
             return None
         if self._greeting is not None and self._greeting.is_open:
-            return Failure.of("CONN_TIMEOUT", f"on_connect was not done within {self.waits(now):.3g} s")
+            return Failure.of(
+                "CONN_TIMEOUT", f"on_connect was not done within {self.waits(now):.3g} s"
+            )
         return self._lacks(now)
 
     def _accepted(self, now: Now) -> None:

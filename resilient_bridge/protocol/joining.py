@@ -93,7 +93,9 @@ class Joining(Join):
         stated = payload.get(self._dialect.epoch) if self._dialect.epoch else None
         self._epoch = stated if isinstance(stated, str) else None
         self._features.meet(self._epoch)
-        self._out.dedupe.hello(payload, is_same_server=self._in.watermark.epoch in (None, self._epoch))
+        self._out.dedupe.hello(
+            payload, is_same_server=self._in.watermark.epoch in (None, self._epoch)
+        )
         if self._features.name("ping") is not None:
             self._wire.start_heartbeat(now)
         self._accepted(now)
@@ -105,7 +107,10 @@ class Joining(Join):
         self._wait_from(now)
         name = self._features.name("join")
         if name is not None:
-            payload: dict[str, str | bool] = {"session_id": self._in.watermark.session_id, "resume": resume}
+            payload: dict[str, str | bool] = {
+                "session_id": self._in.watermark.session_id,
+                "resume": resume,
+            }
             self._in.watermark.asked_to_join = True
             self.join_id = self._wire.say(name, payload, now)
         if self._wire.heartbeat is not None:
@@ -115,7 +120,9 @@ class Joining(Join):
 
     def _lacks(self, now: Now) -> Failure:
         pings = self._wire.heartbeat is not None
-        return self._features.missing(self.state, self.waits(now), greeted=self.auth_id != "", pings=pings)
+        return self._features.missing(
+            self.state, self.waits(now), greeted=self.auth_id != "", pings=pings
+        )
 
     def on_joined(self, payload: Mapping[str, Any], now: Now) -> None:
         self._remembers = True
@@ -145,7 +152,10 @@ class Joining(Join):
         rejoin.deadline = now.mono + self._policy.timeout
         # A replay that a server pushes comes before the pong behind the join: wait for that pong,
         # if there is one.
-        extent, has_replay = self._features.asking.extent, self._features.name("request_replay") is not None
+        extent, has_replay = (
+            self._features.asking.extent,
+            self._features.name("request_replay") is not None,
+        )
         rejoin.too_large = extent >= Extent.NOTHING and has_replay
         asks = has_replay and not rejoin.too_large
         rejoin.no_replay = not asks and (self._join_ping is None or rejoin.join_answered)
@@ -382,7 +392,9 @@ def read_replay(
     entries: list[Any] | None = payload.get("messages")
     if type(entries) is not list:
         return [], [
-            Failure.of("PROTO_INVALID_MESSAGE", "expected payload.messages to be a list in a replay answer")
+            Failure.of(
+                "PROTO_INVALID_MESSAGE", "expected payload.messages to be a list in a replay answer"
+            )
         ]
     items: list[Item] = []
     rejected: list[Failure] = []

@@ -51,7 +51,9 @@ class Link(ABC, Generic[J]):
         self.first = (
             None
             if parts.inbound.watermark.joined
-            else FirstFrames(lambda text: parts.mask(Failure.of("PROTO_INVALID_FRAME", text)).message)
+            else FirstFrames(
+                lambda text: parts.mask(Failure.of("PROTO_INVALID_FRAME", text)).message
+            )
         )
         self.greeting = Expectations(parts.replay) if parts.greets else None
         self.wire = Wire(parts.ids, parts.heartbeat, parts.dialect.ping)

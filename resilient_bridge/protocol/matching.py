@@ -53,7 +53,9 @@ def is_counter(identity: str | None, position: Position | None = None) -> bool:
     return identity is None or identity == str(position) or _COUNTER.fullmatch(identity) is not None
 
 
-def match(had: Received, came: Received, *, volatile: Sequence[str], is_opaque: bool = False) -> Match:
+def match(
+    had: Received, came: Received, *, volatile: Sequence[str], is_opaque: bool = False
+) -> Match:
     """Compare two events of one name.
 
     `volatile`: fields that are left out, because a replay adds or changes them. `is_opaque`: the
@@ -99,7 +101,8 @@ def _difference(had: Received, came: Received, volatile: Sequence[str]) -> str:
         return "other"
     fields, now = cast("dict[str, Any]", before), cast("dict[str, Any]", after)
     if all(
-        name in now and (now[name] == value or _are_times(value, now[name])) for name, value in fields.items()
+        name in now and (now[name] == value or _are_times(value, now[name]))
+        for name, value in fields.items()
     ):
         return "innocent"
     return "other"

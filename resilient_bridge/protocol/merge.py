@@ -118,7 +118,9 @@ def cut(answer: Sequence[Item], watermark: Watermark) -> Cut:
         ends = {end for start in ends for end in _after(mark, start, counted)}
         if not ends:
             return Cut("mismatch", counted[at][0] + 1, 0, counted[at][0])
-    return Cut("anchor", counted[min(ends) - 1][0] + 1, counted[max(ends) - 1][0] + 1, counted[at][0])
+    return Cut(
+        "anchor", counted[min(ends) - 1][0] + 1, counted[max(ends) - 1][0] + 1, counted[at][0]
+    )
 
 
 def _after(mark: Mark, start: int, counted: Sequence[tuple[int, Item]]) -> Iterator[int]:
@@ -135,7 +137,9 @@ def _after(mark: Mark, start: int, counted: Sequence[tuple[int, Item]]) -> Itera
 
 
 def _same(item: Item, mark: Mark) -> bool:
-    return item.key == mark.key and (item.text == mark.text or item.canonical == canonical(mark.text))
+    return item.key == mark.key and (
+        item.text == mark.text or item.canonical == canonical(mark.text)
+    )
 
 
 def join_live(
@@ -175,7 +179,11 @@ def _ends(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
         return [0]
     index_of = {item.key: at for at, item in enumerate(answer) if item.key is not None}
     # A key in both leaves one possible end.
-    proofs = {at + len(answer) - index_of[item.key] for at, item in enumerate(side) if item.key in index_of}
+    proofs = {
+        at + len(answer) - index_of[item.key]
+        for at, item in enumerate(side)
+        if item.key in index_of
+    }
     common = _common_suffixes(answer, side)
     ends = [end for end in range(len(side) + 1) if common[end] >= min(len(answer), end)]
     return [end for end in ends if not proofs or proofs == {end}]
@@ -187,9 +195,13 @@ def _common_suffixes(answer: Sequence[Item], side: Sequence[Item]) -> list[int]:
     This is the Z-function, in linear time.
     """
     names: dict[tuple[Key | None, Frame], int] = {}
-    backwards = [names.setdefault((item.key, item.canonical), len(names)) for item in reversed(answer)]
+    backwards = [
+        names.setdefault((item.key, item.canonical), len(names)) for item in reversed(answer)
+    ]
     backwards.append(-1)
-    backwards += [names.setdefault((item.key, item.canonical), len(names)) for item in reversed(side)]
+    backwards += [
+        names.setdefault((item.key, item.canonical), len(names)) for item in reversed(side)
+    ]
     equal = [0] * len(backwards)
     remaining = right = 0
     for at in range(1, len(backwards)):

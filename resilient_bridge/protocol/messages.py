@@ -65,7 +65,9 @@ class Message:
     def __repr__(self) -> str:
         """Type, id and flags; never the payload, which may hold secrets."""
         flags = "".join(
-            f" {name}" for name in ("replayed", "redelivered", "maybe_duplicate") if getattr(self, name)
+            f" {name}"
+            for name in ("replayed", "redelivered", "maybe_duplicate")
+            if getattr(self, name)
         )
         type_, id_, at = (
             None if part is None else redact(part, limit=_SHOWN)
@@ -115,7 +117,9 @@ def parse_timestamp(raw: str | None) -> datetime | None:
         return None if raw is None else _since_1970(raw)
     date, _, hour, minute, second, fraction, zone = found.groups()
     leap = second == "60"
-    text = f"{date}T{hour}:{minute}:{'59' if leap else second}.{(fraction or '0')[:6].ljust(6, '0')}"
+    text = (
+        f"{date}T{hour}:{minute}:{'59' if leap else second}.{(fraction or '0')[:6].ljust(6, '0')}"
+    )
     try:
         moment = datetime.fromisoformat(text + ("+00:00" if zone in {None, "Z"} else zone))
         return (moment + timedelta(seconds=1) if leap else moment).astimezone(UTC)
@@ -137,7 +141,9 @@ def _since_1970(raw: str) -> datetime | None:
     if found is None:
         return None
     unit = _unit(found[1])
-    micros = int(found[1]) * 1_000_000 // unit + int((found[2] or "0").ljust(9, "0")) // (1_000 * unit)
+    micros = int(found[1]) * 1_000_000 // unit + int((found[2] or "0").ljust(9, "0")) // (
+        1_000 * unit
+    )
     try:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
     except OverflowError:
@@ -165,7 +171,9 @@ def print_like(moment: datetime, sample: str) -> str:
     )
     text = moment.astimezone(UTC).strftime(f"%Y-%m-%d{separator}%H:%M:%S")
     if fraction:
-        text += "." + f"{moment.microsecond:06d}".ljust(9, "0")[: len(fraction)].ljust(len(fraction), "0")
+        text += "." + f"{moment.microsecond:06d}".ljust(9, "0")[: len(fraction)].ljust(
+            len(fraction), "0"
+        )
     if zone is None:
         return text
     return text + ("Z" if zone == "Z" else "+00:00" if ":" in zone else "+0000")

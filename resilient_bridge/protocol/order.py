@@ -67,7 +67,9 @@ def order_of(
         elif item.key not in memory.edge and (is_known_before or not memory.is_older(stamp)):
             new.append(at)
     before = answer[: cut.anchor]
-    is_live = not new and _is_run(before, watermark, since) and not _is_shuffled(answer, cut, watermark)
+    is_live = (
+        not new and _is_run(before, watermark, since) and not _is_shuffled(answer, cut, watermark)
+    )
     if is_live and watermark.is_shuffled:
         # If a server has sorted before, the position of an id-less message proves nothing.
         is_live = not surplus(answer, watermark, memory)
@@ -93,7 +95,11 @@ def _is_run(before: Sequence[Item], watermark: Watermark, since: datetime | None
         if at < 0:
             # The answer ends here. Its messages from before this mark show that the mark should be
             # in it, too.
-            return mark.key is not None or mark.doubtful or not any(m.key in skipped for m in marks[index:])
+            return (
+                mark.key is not None
+                or mark.doubtful
+                or not any(m.key in skipped for m in marks[index:])
+            )
         if _agrees(items[at], mark):
             at -= 1
         elif not (mark.doubtful or mark.floating or _is_below(mark, since)):

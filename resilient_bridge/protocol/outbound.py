@@ -71,7 +71,9 @@ class Outbound:
         # Frames that only the client sends, and the server's answers to them: sent by a user, they
         # would end or join sessions without the client's knowledge.
         own = (dialect.auth, dialect.auth_ack, dialect.auth_error, dialect.join, dialect.joined)
-        self._control = frozenset((*own, dialect.request_replay, dialect.replay, dialect.ping)) - {None}
+        self._control = frozenset((*own, dialect.request_replay, dialect.replay, dialect.ping)) - {
+            None
+        }
         self._stamp = Stamps()
         self._seq = 0
         self.known = KnownEntries(has_numbers=dialect.encode is not None)
@@ -160,7 +162,9 @@ class Outbound:
         # raises for what is no message
         text = "" if own is not None else self._encoder.payload(type_, cast("Any", payload))
         if type_ in self._control:
-            raise config_error("type", "a type of message that the client does not use itself", type_)
+            raise config_error(
+                "type", "a type of message that the client does not use itself", type_
+            )
         identity, stamp = self._ids(), self._stamp(now.wall)
         used = key or identity
         number = self._seq + 1
@@ -211,12 +215,18 @@ class Outbound:
         self.end_request(entry, state, failure)
 
     def end_request(
-        self, entry: Entry, state: EntryState, failure: Failure | None, answer: Message | None = None
+        self,
+        entry: Entry,
+        state: EntryState,
+        failure: Failure | None,
+        answer: Message | None = None,
     ) -> None:
         self.open_requests.pop(entry.id, None)
         if entry in self.requests:
             self.requests.remove(entry)
-        entry.settle(state, reason="answered" if answer else "failed", failure=failure, answer=answer)
+        entry.settle(
+            state, reason="answered" if answer else "failed", failure=failure, answer=answer
+        )
         self.settled.append(entry)
 
     # ---- the wire's side --------------------------------------------------------------------------------------
@@ -227,7 +237,11 @@ class Outbound:
         request = self.requests[0] if self.requests else None
         if not outbox.queued:
             return request
-        send = outbox.queued[0] if outbox.may_hand_out and outbox.queued[0].seq <= outbox.cleared else None
+        send = (
+            outbox.queued[0]
+            if outbox.may_hand_out and outbox.queued[0].seq <= outbox.cleared
+            else None
+        )
         if send is None or request is None:
             return send or request
         return send if send.seq < request.seq else request
@@ -297,7 +311,9 @@ class Outbound:
             failure = self._mask(classify_error_payload(fields_of(body)))
             if was_open:
                 self.outbox.kill(entry, failure)
-            self.quarantined(entry, "refused" if was_open else "refused after it was read", failure, now)
+            self.quarantined(
+                entry, "refused" if was_open else "refused after it was read", failure, now
+            )
         elif was_open:
             self.outbox.confirm(entry, "applied")
         return is_error
@@ -310,7 +326,9 @@ class Outbound:
         Otherwise the requests that it may be about remember it: if they time out, their failure
         names it.
         """
-        waiting = unanswered(self._by_id.values(), type_, generation) if isinstance(type_, str) else []
+        waiting = (
+            unanswered(self._by_id.values(), type_, generation) if isinstance(type_, str) else []
+        )
         only = waiting[0] if len(waiting) == 1 else None
         if only is not None and not only.is_settled:
             if only.is_request:
@@ -343,7 +361,9 @@ class Outbound:
             self.end_request(entry, EntryState.CONFIRMED, None, message_from(type_, body))
             return True
         if entry.answer is not None:
-            return entry.answer.type == type_  # the same answer once more; another type is a message
+            return (
+                entry.answer.type == type_
+            )  # the same answer once more; another type is a message
         if entry.reason != "late":
             entry.reason = "late"
             self._emit(LateReply(at=now.at, type=type_, id=entry.id))
@@ -427,9 +447,13 @@ class Outbound:
         for entry in list(self.open_requests.values()):
             never = entry.state is EntryState.QUEUED
             state = EntryState.DROPPED if never else EntryState.UNKNOWN
-            self.end_request(entry, state, not_handed_out(failure) if never else lost_answer(entry, failure))
+            self.end_request(
+                entry, state, not_handed_out(failure) if never else lost_answer(entry, failure)
+            )
         outbox = self.outbox
-        remaining = outbox.keep_all(keeps_written=self._can_settle_later) if is_stored else outbox.end_all()
+        remaining = (
+            outbox.keep_all(keeps_written=self._can_settle_later) if is_stored else outbox.end_all()
+        )
         if is_loss or not outbox.doubt.is_empty:
             outbox.doubt.lost(now)
         outbox.doubt.forget_shown()

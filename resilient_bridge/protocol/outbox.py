@@ -46,7 +46,10 @@ class Outbox:
     """
 
     def __init__(
-        self, policy: OutboxPolicy, settled: list[Entry], emit: Callable[[Event], None] = lambda _: None
+        self,
+        policy: OutboxPolicy,
+        settled: list[Entry],
+        emit: Callable[[Event], None] = lambda _: None,
     ) -> None:
         self._policy = policy
         self._settled = settled
@@ -70,7 +73,10 @@ class Outbox:
         """Return whether an entry of `size` bytes fits now, or would fit once that many others have
         gone.
         """
-        return self.count - after < self._policy.max_messages and self.bytes + size <= self._policy.max_bytes
+        return (
+            self.count - after < self._policy.max_messages
+            and self.bytes + size <= self._policy.max_bytes
+        )
 
     def make_room(self, entry: Entry) -> bool:
         """Apply the overflow policy; True if `entry` may be added.
@@ -96,7 +102,9 @@ class Outbox:
             else:
                 return True
         if overflow == "coalesce":
-            same = next((each for each in self._never_handed_out() if each.type == entry.type), None)
+            same = next(
+                (each for each in self._never_handed_out() if each.type == entry.type), None
+            )
             if same is not None and self.has_room(entry.size - same.size, after=1):
                 self.drop(same, "coalesced")
                 return True
@@ -271,7 +279,9 @@ class Outbox:
         if entry.is_settled:
             return
         queue = (
-            self.unconfirmed if self.unconfirmed and entry.seq <= self.unconfirmed[-1].seq else self.queued
+            self.unconfirmed
+            if self.unconfirmed and entry.seq <= self.unconfirmed[-1].seq
+            else self.queued
         )
         if queue and queue[0] is entry:
             queue.popleft()
@@ -358,7 +368,9 @@ class Outbox:
         self.unconfirmed.clear()
         self.queued = deque((*again, *(e for e in self.queued if e.state is EntryState.QUEUED)))
 
-    def _unrepeatable(self, entry: Entry, now: Now, *, same_epoch: bool, dedupes: bool) -> str | None:
+    def _unrepeatable(
+        self, entry: Entry, now: Now, *, same_epoch: bool, dedupes: bool
+    ) -> str | None:
         if entry.volatile:
             return "volatile"
         if entry.is_expired(now):

@@ -110,10 +110,17 @@ class Positioned:
         remaining[content] -= 1
         return True
 
-    def _next(self, event: Received, text: Frame, reached: Position | None, now: Now) -> Failure | None:
+    def _next(
+        self, event: Received, text: Frame, reached: Position | None, now: Now
+    ) -> Failure | None:
         position, channel = event.position, event.channel
         is_exact = self.policy.contiguous and isinstance(position, int) and isinstance(reached, int)
-        if is_exact and isinstance(position, int) and isinstance(reached, int) and position > reached + 1:
+        if (
+            is_exact
+            and isinstance(position, int)
+            and isinstance(reached, int)
+            and position > reached + 1
+        ):
             if self.bookmark.holes.get(channel) != reached:
                 self.bookmark.holes[channel] = reached
                 where = "" if channel is None else f" of {channel}"
@@ -143,16 +150,25 @@ class Positioned:
         if watermark.first == 1 or not (self.policy.repeats or self.policy.shows_anchor):
             return False
         oldest = next(
-            (mark.key[1] for mark in watermark.tail if mark.key is not None and mark.key[0] == log), None
+            (mark.key[1] for mark in watermark.tail if mark.key is not None and mark.key[0] == log),
+            None,
         )
-        if oldest is None or not oldest.lstrip("-").isdecimal():  # an earlier dialect may have written it
+        if (
+            oldest is None or not oldest.lstrip("-").isdecimal()
+        ):  # an earlier dialect may have written it
             return True
         return not isinstance(event.position, int) or event.position < int(oldest)
 
     def moved(self, fact: Moved) -> None:
         reached = self.bookmark.positions.get(fact.channel)
-        if not isinstance(reached, int) or not isinstance(fact.position, int) or fact.position > reached:
-            self.bookmark.reach(fact.channel, fact.position, self._in.watermark.accepted, is_moved=True)
+        if (
+            not isinstance(reached, int)
+            or not isinstance(fact.position, int)
+            or fact.position > reached
+        ):
+            self.bookmark.reach(
+                fact.channel, fact.position, self._in.watermark.accepted, is_moved=True
+            )
 
     def greeted(self, hello: Hello) -> None:
         """The server identifies itself while no replay is running: a newer token, or another log."""
@@ -180,8 +196,12 @@ class Positioned:
         known = self.bookmark.epochs.get(fact.channel)
         is_other = None not in {known, fact.epoch} and known != fact.epoch
         if fact.complete is False or is_other:
-            self.report(Hole(Verdict.GAP, "new_epoch" if is_other else "position_gone", fact.channel))
-            for channel in [fact.channel] if fact.channel is not None else [*self.bookmark.positions]:
+            self.report(
+                Hole(Verdict.GAP, "new_epoch" if is_other else "position_gone", fact.channel)
+            )
+            for channel in (
+                [fact.channel] if fact.channel is not None else [*self.bookmark.positions]
+            ):
                 self.bookmark.forget_channel(channel)  # what comes next follows here
         if fact.epoch is not None:
             self.bookmark.epochs[fact.channel] = fact.epoch
@@ -237,13 +257,21 @@ class Positioned:
         if self._in.receives:
             after = self.bookmark.positions.get(hole.channel, had)
             gap = Gap(
-                hole.verdict, self._in.last_timestamp, None, hole.reason, hole.channel, hole.missing, after
+                hole.verdict,
+                self._in.last_timestamp,
+                None,
+                hole.reason,
+                hole.channel,
+                hole.missing,
+                after,
             )
             self._in.inbox.put_gap(gap)
 
     def _mark(self, event: Received) -> None:
         if event.position is not None:
-            self.bookmark.reach(event.channel, event.position, self._in.watermark.accepted, is_moved=True)
+            self.bookmark.reach(
+                event.channel, event.position, self._in.watermark.accepted, is_moved=True
+            )
 
     def accept(
         self,
@@ -260,7 +288,9 @@ class Positioned:
         message.replayed, message.maybe_duplicate = replayed, may_repeat
         # Also for live events: the end of a replay is not always known, and the rest of it comes
         # after the verdict.
-        message.redelivered = watermark.was_in_hand(key, None if key is not None else text, event.channel)
+        message.redelivered = watermark.was_in_hand(
+            key, None if key is not None else text, event.channel
+        )
         is_earlier = self._is_time and self._is_earlier(event)
         if moves and not (self.is_frozen or event.position is None or is_earlier):
             self.bookmark.reach(event.channel, event.position, watermark.accepted + 1)
@@ -295,7 +325,9 @@ class Positioned:
         if had is None:
             is_same = canonical(mark.text) == canonical(text)
             return Match.CONTENT if is_same else Match.OTHER
-        found = match(had, event, volatile=self.policy.volatile, is_opaque=self.policy.order == "opaque")
+        found = match(
+            had, event, volatile=self.policy.volatile, is_opaque=self.policy.order == "opaque"
+        )
         if found is Match.ID and self._is_number and self._is_shared(event):
             return Match.CONTENT
         return found
@@ -303,9 +335,13 @@ class Positioned:
     def _is_shared(self, event: Received) -> bool:
         """Return whether an event before this one has its id too: then it is no event's name."""
         marks = islice(reversed(self._in.watermark.tail), _COMPARED)
-        others = (other for mark in marks if mark.key is not None for other in self._events_of(mark.text))
+        others = (
+            other for mark in marks if mark.key is not None for other in self._events_of(mark.text)
+        )
         return any(
-            other.id == event.id and other.channel == event.channel and other.position != event.position
+            other.id == event.id
+            and other.channel == event.channel
+            and other.position != event.position
             for other in others
         )
 
@@ -326,7 +362,11 @@ class Positioned:
         for mark in self._in.watermark.tail:
             if mark.key is None:
                 for event in self._events_of(mark.text):
-                    if event.position is not None and event.id is None and not self._is_earlier(event):
+                    if (
+                        event.position is not None
+                        and event.id is None
+                        and not self._is_earlier(event)
+                    ):
                         found.setdefault(event.channel, Counter())[self.content_of(event)] += 1
         return found
 

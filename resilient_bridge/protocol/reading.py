@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from .policies.inbox import Inbox as InboxPolicy
 
 
-_UNREAD: Final = "the inbox is full and nobody reads messages; a send-only client says receive=False"
+_UNREAD: Final = (
+    "the inbox is full and nobody reads messages; a send-only client says receive=False"
+)
 
 
 class Reading:
@@ -51,12 +53,18 @@ class Reading:
             self.is_paused = False
             inbox.absorbs_replay = False
             link.resume(now)
-        return not inbox.is_full or self._full(link, inbox, outbound, now, is_iterating=is_iterating)
+        return not inbox.is_full or self._full(
+            link, inbox, outbound, now, is_iterating=is_iterating
+        )
 
-    def _full(self, link: AnyLink, inbox: Inbox, outbound: Outbound, now: Now, *, is_iterating: bool) -> bool:
+    def _full(
+        self, link: AnyLink, inbox: Inbox, outbound: Outbound, now: Now, *, is_iterating: bool
+    ) -> bool:
         """The inbox is full: drop the link, keep reading for a waiting request, or stop reading."""
         if self._is_resync and not inbox.absorbs_replay:
-            link.die(_inbox_full("the inbox is full: the link is dropped, what follows will be replayed"))
+            link.die(
+                _inbox_full("the inbox is full: the link is dropped, what follows will be replayed")
+            )
             return False
         if not is_iterating:
             outbound.inbox_full(_inbox_full(_UNREAD), now)
@@ -64,7 +72,9 @@ class Reading:
             if not inbox.is_overfull:
                 return True
             link.die(
-                _inbox_full("the inbox is at twice its bound while a request waits: the link is dropped")
+                _inbox_full(
+                    "the inbox is at twice its bound while a request waits: the link is dropped"
+                )
             )
             return False
         if not self.is_paused:

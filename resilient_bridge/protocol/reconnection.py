@@ -46,9 +46,7 @@ if TYPE_CHECKING:
 _SLOW_START: Final = 5.0
 _LASTED: Final = 1.0  # seconds: a link that ended earlier was accepted and closed
 _REMEMBERED: Final = 16
-_SIGN_IN: Final = (
-    "something else than the server may have answered, such as a captive portal: sign in to the network"
-)
+_SIGN_IN: Final = "something else than the server may have answered, such as a captive portal: sign in to the network"
 
 
 class Decision(NamedTuple):
@@ -144,7 +142,9 @@ class Reconnection:
         """Return when the outage will outlive the session's grace (monotonic)."""
         return None if self._down_since is None else self._down_since.mono + self._policy.grace
 
-    def lost(self, failure: Failure, now: Now, *, poison: str | None = None, ghost: bool = False) -> Decision:
+    def lost(
+        self, failure: Failure, now: Now, *, poison: str | None = None, ghost: bool = False
+    ) -> Decision:
         """A connection, or an attempt to make one, ended.
 
         `poison`: the type of a message of ours that is under suspicion; the link is tried again
@@ -155,7 +155,9 @@ class Reconnection:
         other takeover is final.
         """
         rule = most_specific(self._policy.rules, failure)
-        action = self._action(failure, is_ruled=rule is not None, is_suspect=poison is not None, ghost=ghost)
+        action = self._action(
+            failure, is_ruled=rule is not None, is_suspect=poison is not None, ghost=ghost
+        )
         is_elsewhere = is_network_login(failure)
         if action is LossAction.FAIL and self._may_be_a_portal(failure, now):
             is_elsewhere = True
@@ -189,10 +191,13 @@ class Reconnection:
             is_capped=cap > wait,
             suspended=out or now.since(down_since) >= self._policy.grace,
             new_session=action is LossAction.NEW_SESSION,
-            reuse_address=self.attempt in self._policy.reuse_address_on and failure.code == "CONN_TIMEOUT",
+            reuse_address=self.attempt in self._policy.reuse_address_on
+            and failure.code == "CONN_TIMEOUT",
         )
 
-    def _action(self, failure: Failure, *, is_ruled: bool, is_suspect: bool, ghost: bool) -> LossAction:
+    def _action(
+        self, failure: Failure, *, is_ruled: bool, is_suspect: bool, ghost: bool
+    ) -> LossAction:
         if is_ruled or (ghost and is_superseded(failure, self._superseded)):
             return LossAction.RECONNECT
         action = meaning(
@@ -250,7 +255,12 @@ class Reconnection:
         return self._down_since, died_young
 
     def _final(
-        self, action: LossAction, failure: Failure, reason: str, rule: Rule | None, hint: float | None
+        self,
+        action: LossAction,
+        failure: Failure,
+        reason: str,
+        rule: Rule | None,
+        hint: float | None,
     ) -> Decision | None:
         if action is LossAction.FAIL:
             return Decision(False, 0.0, self.attempt, reason, failure)
@@ -290,9 +300,13 @@ class Reconnection:
             stopped="attempts",
         )
 
-    def _wait(self, failure: Failure, rule: Rule | None, hint: float | None, lasted: float) -> float:
+    def _wait(
+        self, failure: Failure, rule: Rule | None, hint: float | None, lasted: float
+    ) -> float:
         backoff = (
-            rule.backoff if rule is not None and isinstance(rule.backoff, Backoff) else self._policy.backoff
+            rule.backoff
+            if rule is not None and isinstance(rule.backoff, Backoff)
+            else self._policy.backoff
         )
         wait = backoff.next(self.attempt, self._previous, self._rng)
         if backoff.is_random and lasted >= max(wait, _LASTED):
@@ -320,7 +334,9 @@ class Reconnection:
         """
         per_second = self._policy.connects_per_minute / 60
         if self._tokens_at is not None:
-            self._tokens = min(self._most_tokens, self._tokens + (mono - self._tokens_at) * per_second)
+            self._tokens = min(
+                self._most_tokens, self._tokens + (mono - self._tokens_at) * per_second
+            )
         self._tokens_at = mono
         self._tokens -= 1
         if self._tokens >= 1:

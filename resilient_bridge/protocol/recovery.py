@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from .policies.positions import Positions
 
 
-Proof: TypeAlias = Literal["", "stated", "window", "anchor", "contiguity", "session", "barrier", "backfill"]
+Proof: TypeAlias = Literal[
+    "", "stated", "window", "anchor", "contiguity", "session", "barrier", "backfill"
+]
 """How a verdict of RECOVERED is known; "" for the others."""
 
 
@@ -129,13 +131,17 @@ def judge(evidence: Evidence, policy: Positions) -> Recovery:
     """Judge each channel with a position or a server statement; without channels, the session."""
     heard = _by_channel(evidence.heard)
     named = dict.fromkeys((*evidence.positions, *evidence.statements))
-    asked: list[Channel] = [name for name in named if name is not None] if policy.per_channel else []
+    asked: list[Channel] = (
+        [name for name in named if name is not None] if policy.per_channel else []
+    )
     findings: dict[Channel, Finding] = {}
     plans: dict[Channel, _Plan] = {}
     for channel in asked or [None]:
         finding, plans[channel] = _channel(channel, heard.get(channel, ()), evidence, policy)
         if evidence.has_unreadable and finding.verdict is Verdict.RECOVERED:
-            finding = Finding(Verdict.UNKNOWN, "unreadable")  # it may have been an event of this log
+            finding = Finding(
+                Verdict.UNKNOWN, "unreadable"
+            )  # it may have been an event of this log
         findings[channel] = finding
     for channel, of_it in heard.items():
         if channel not in plans:  # a log that was never read, so nothing of it can be missing
@@ -146,7 +152,9 @@ def judge(evidence: Evidence, policy: Positions) -> Recovery:
     return Recovery(findings, deliveries, repeats, unshown, evidence.over == "anchor")
 
 
-def _unshown(heard: Mapping[Channel, Sequence[Incoming]], evidence: Evidence) -> dict[Channel, Counter[str]]:
+def _unshown(
+    heard: Mapping[Channel, Sequence[Incoming]], evidence: Evidence
+) -> dict[Channel, Counter[str]]:
     remaining: dict[Channel, Counter[str]] = {}
     for channel, delivered in evidence.unnamed.items():
         counts = Counter(delivered)
@@ -205,7 +213,9 @@ def _in_order(
         if index in plan.holes:
             out.append(plan.holes[index])
         out.append(plan.events[index])
-    out.extend(plan.holes[len(plan.events)] for plan in plans.values() if len(plan.events) in plan.holes)
+    out.extend(
+        plan.holes[len(plan.events)] for plan in plans.values() if len(plan.events) in plan.holes
+    )
     return out, sum(plan.repeats for plan in plans.values())
 
 
@@ -322,14 +332,17 @@ def _numbers(
     doubtful = [
         Delivery(each, may_repeat=True)
         for each, found in zip(old, matches, strict=True)
-        if not is_anchored and (found is Match.ALTERED or (found is Match.FORGOTTEN and not is_known))
+        if not is_anchored
+        and (found is Match.ALTERED or (found is Match.FORGOTTEN and not is_known))
     ]
     news = [*doubtful, *(Delivery(each) for each in new)]
     holes = _holes(position, news[len(doubtful) :], len(doubtful)) if policy.contiguous else {}
     reached = max((_number(each) for each in new), default=position)
     if evidence.lost_backfill and not holes:
         fetched = {id(each) for each in evidence.heard[: evidence.fetched]}
-        behind = next((at for at, each in enumerate(news) if id(each.heard) not in fetched), len(news))
+        behind = next(
+            (at for at, each in enumerate(news) if id(each.heard) not in fetched), len(news)
+        )
         holes = {behind: Hole(Verdict.GAP, evidence.lost_backfill, channel)}
     plan = _Plan(news, holes, len(old) - len(doubtful))
     is_sure = is_anchored or is_named
@@ -434,7 +447,8 @@ def _unordered(
         return Finding(Verdict.GAP, "restarted", is_other=True), _all_new(heard, policy)
     # An event before a known one may have been delivered longer ago than we remember.
     last_known = max(
-        (at for at, is_known in enumerate(known) if is_known), default=len(heard) if policy.repeats else 0
+        (at for at, is_known in enumerate(known) if is_known),
+        default=len(heard) if policy.repeats else 0,
     )
     doubtful = {
         id(each)
@@ -442,7 +456,9 @@ def _unordered(
         if matches[at] in {Match.ALTERED, Match.OTHER}
         or (evidence.has_forgotten and policy.repeats and at < last_known and not known[at])
     } | surplus
-    new = _sorted([each for is_known, each in zip(known, heard, strict=True) if not is_known], policy)
+    new = _sorted(
+        [each for is_known, each in zip(known, heard, strict=True) if not is_known], policy
+    )
     vouched = _vouched(stated, evidence, policy)
     # That the server knows a name which it made itself says which log it has; a number says nothing.
     is_own_name = policy.order == "opaque" and not is_counter(str(position))
@@ -480,7 +496,10 @@ def _compared(
         elif policy.order != "time" or event.id is not None:
             matches.append(evidence.match(each.event, each.text))
         else:
-            counts, content = remaining.get(event.channel, Counter[str]()), evidence.content(each.event)
+            counts, content = (
+                remaining.get(event.channel, Counter[str]()),
+                evidence.content(each.event),
+            )
             is_had = counts[content] > 0
             if is_had:
                 counts[content] -= 1

@@ -135,7 +135,9 @@ class Rejoin:
         else:
             self._uncorrelated += 1
             in_order = not self.join_answered or len(self._overtaken) < len(self._asks)
-        self._answers.append(Answer(without_repeats(items), len(self.side), in_order and self.pings))
+        self._answers.append(
+            Answer(without_repeats(items), len(self.side), in_order and self.pings)
+        )
 
     def barrier(self, identity: str) -> None:
         """The pong to the ping behind this request came: a server that works in order has answered
@@ -155,7 +157,9 @@ class Rejoin:
         none.
         """
         return (
-            self.asked and not self._answers and (not self.pings or len(self._overtaken) >= len(self._asks))
+            self.asked
+            and not self._answers
+            and (not self.pings or len(self._overtaken) >= len(self._asks))
         )
 
     @property
@@ -204,13 +208,19 @@ class Rejoin:
                 order = order_of(answer.items, found, self._watermark, self._memory, self._since)
                 proofs.append((answer, found, order, self._join(answer, proven=True)))
         for answer, found, order, join in proofs:
-            if not order.is_live or (found.found == "anchor" and self._is_at_odds(answer, found, join)):
+            if not order.is_live or (
+                found.found == "anchor" and self._is_at_odds(answer, found, join)
+            ):
                 return self._out_of_order(answer, found, order)
         for answer, found, _, _ in proofs:
             if found.found == "anchor":
-                return self._outcome(Verdict.RECOVERED, "anchor", answer, start=found.at, sure=found.sure)
+                return self._outcome(
+                    Verdict.RECOVERED, "anchor", answer, start=found.at, sure=found.sure
+                )
         verdict, reason = self._unproven()
-        return self._outcome(verdict, reason, self._best(), is_doubtful=self._watermark.accepted > 0)
+        return self._outcome(
+            verdict, reason, self._best(), is_doubtful=self._watermark.accepted > 0
+        )
 
     def _unproven(self) -> tuple[Verdict, str]:
         if self.anchored:
@@ -230,7 +240,9 @@ class Rejoin:
 
     def _best(self) -> Answer:
         """Without proof, return the answer that shows most; of equal ones the later."""
-        return max(reversed(self._answers), key=lambda answer: len(answer.items), default=_NO_ANSWER)
+        return max(
+            reversed(self._answers), key=lambda answer: len(answer.items), default=_NO_ANSWER
+        )
 
     def _join(self, answer: Answer, *, proven: bool) -> Join:
         counted = [item for item in answer.items if item.counts]
@@ -248,11 +260,15 @@ class Rejoin:
         early = self.side[: answer.side_mark]
         has_news = any(self._is_new(item) for item in answer.items[found.at :])
         if has_news and any(
-            item.counts and item.key not in keys and self._is_new(item) for item in early if item.key
+            item.counts and item.key not in keys and self._is_new(item)
+            for item in early
+            if item.key
         ):
             return True
         texts = {item.canonical for item in answer.items if item.key is None}
-        return any(item.counts and item.key is None and item.canonical in texts for item in self.side)
+        return any(
+            item.counts and item.key is None and item.canonical in texts for item in self.side
+        )
 
     def _out_of_order(self, answer: Answer, found: Cut, order: Order) -> Outcome:
         """The answer is not in the order of the live stream: deliver what we never had, wherever it
@@ -271,7 +287,9 @@ class Rejoin:
             elif at in new or (at > found.anchor and self._is_new(item)):
                 doubtful = self._memory.may_have_had(stamps[at])
                 news.append(News(item, doubtful=doubtful, floating=at in new))
-        return self._with_side(Verdict.UNKNOWN, "order", answer, news, self._join(answer, proven=False))
+        return self._with_side(
+            Verdict.UNKNOWN, "order", answer, news, self._join(answer, proven=False)
+        )
 
     def _outcome(
         self,
@@ -292,11 +310,15 @@ class Rejoin:
         """
         proven = verdict is Verdict.RECOVERED
         join = self._join(answer, proven=proven)
-        moved: Counter[Frame] = unshown(answer.items[:start], self._watermark) if proven else Counter()
+        moved: Counter[Frame] = (
+            unshown(answer.items[:start], self._watermark) if proven else Counter()
+        )
         news: list[News] = []
         live = self._only_in_live(answer, join, proven=proven)
         if not join.subsumed:
-            for at, (item, stamp) in enumerate(zip(answer.items, stamps_of(answer.items), strict=True)):
+            for at, (item, stamp) in enumerate(
+                zip(answer.items, stamps_of(answer.items), strict=True)
+            ):
                 if at < start or not self._is_new(item):
                     continue
                 if live[item.key or item.canonical] > 0:
@@ -307,7 +329,9 @@ class Rejoin:
                 else:
                     news.append(News(item, is_doubtful and self._memory.may_have_had(stamp)))
         outcome = self._with_side(verdict, reason, answer, news, join, live=live)
-        return outcome._replace(repeats=outcome.repeats - (len(answer.items) if join.subsumed else 0))
+        return outcome._replace(
+            repeats=outcome.repeats - (len(answer.items) if join.subsumed else 0)
+        )
 
     def _only_in_live(self, answer: Answer, join: Join, *, proven: bool) -> Counter[Key | Frame]:
         """What the answer holds, and the side buffer too, where nothing shows how the two fit: it
@@ -316,7 +340,9 @@ class Rejoin:
         Delivered from the answer it would come twice, or before an earlier message; a gap is
         reported in any case.
         """
-        is_known = proven or join.subsumed or join.skip > 0 or (answer.in_order and not join.disagrees)
+        is_known = (
+            proven or join.subsumed or join.skip > 0 or (answer.in_order and not join.disagrees)
+        )
         return (
             Counter()
             if is_known
@@ -342,7 +368,9 @@ class Rejoin:
             if item.key is not None and not join.subsumed and item.key not in live
         }
         texts = (
-            {item.canonical for item in answer.items if item.key is None} if join.disagrees else set[str]()
+            {item.canonical for item in answer.items if item.key is None}
+            if join.disagrees
+            else set[str]()
         )
         replayed, index_in_side = len(news), 0
         for item in self.side:
@@ -386,4 +414,6 @@ class Rejoin:
         key = item.key
         if key is None:
             return True
-        return not (key in self._watermark or self._watermark.is_used_up(key) or key in self._memory.edge)
+        return not (
+            key in self._watermark or self._watermark.is_used_up(key) or key in self._memory.edge
+        )

@@ -76,7 +76,10 @@ class Replaying:
         reached = self._positions.get(event.channel)
         if heard.is_marker and isinstance(event.position, int) and isinstance(reached, int):
             # What lies before a position that moved is not for us.
-            self._runs[event.channel] = reached, max(self._run(event.channel, reached), event.position)
+            self._runs[event.channel] = (
+                reached,
+                max(self._run(event.channel, reached), event.position),
+            )
 
     def goes_on(self, heard: Incoming) -> bool:
         """Return whether this held event may belong to the replay.
@@ -143,7 +146,9 @@ class Replaying:
 
     @property
     def epochs(self) -> dict[Channel, str]:
-        return {name: fact.epoch for name, fact in self._statements.items() if fact.epoch is not None}
+        return {
+            name: fact.epoch for name, fact in self._statements.items() if fact.epoch is not None
+        }
 
     def over(self) -> Over | None:
         """Return how the replay is known to have ended; None if it may continue."""
@@ -217,7 +222,9 @@ class Replaying:
             return False
         reached = self._positions.get(None)
         least = reached if isinstance(reached, int) else -1
-        live = [at for each in self._heard if isinstance(at := each.event.position, int) and at > least]
+        live = [
+            at for each in self._heard if isinstance(at := each.event.position, int) and at > least
+        ]
         last = self.backfilled[-1].event.position
         return bool(live) and isinstance(last, int) and last + policy.contiguous >= min(live)
 
@@ -229,7 +236,9 @@ class Replaying:
         for heard in self._heard:
             event = heard.event
             reached = self._positions.get(event.channel)
-            is_next = isinstance(reached, int) and event.position == reached + 1 and not heard.is_marker
+            is_next = (
+                isinstance(reached, int) and event.position == reached + 1 and not heard.is_marker
+            )
             if is_next and self._is_same_log(event.channel):
                 positioned.accept(event, heard.text, now, replayed=True)
                 self.released += 1

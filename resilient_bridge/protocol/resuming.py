@@ -131,7 +131,9 @@ class Resuming(Join):
             self._resolve(now, "nothing")
             return
         policy = replaying.policy
-        if self._rejoin.first and not (has_asked and (not policy.per_channel or replaying.channels)):
+        if self._rejoin.first and not (
+            has_asked and (not policy.per_channel or replaying.channels)
+        ):
             self._resolve(now, "nothing")
             return
         replaying.has_asked = has_asked
@@ -287,7 +289,9 @@ class Resuming(Join):
 
     def _advance(self, now: Now) -> None:
         if self.is_open and self.state is BridgeState.REPLAYING and not self.awaits_backfill:
-            over = self._over or (self._replaying.over() if self._replaying is not None else "nothing")
+            over = self._over or (
+                self._replaying.over() if self._replaying is not None else "nothing"
+            )
             if over is not None:
                 self._resolve(now, over)
 
@@ -318,7 +322,11 @@ class Resuming(Join):
             replaying.positioned.is_frozen = True
             return False
         self._is_dying = True
-        self._die(Failure.of("CONN_TIMEOUT", "the end of the replay did not come: it is asked for once more"))
+        self._die(
+            Failure.of(
+                "CONN_TIMEOUT", "the end of the replay did not come: it is asked for once more"
+            )
+        )
         return True
 
     def _with_positions(self, replaying: Replaying, over: Over, now: Now) -> bool:
@@ -369,7 +377,9 @@ class Resuming(Join):
         self._in.merge(outcome, now)
         self._report(outcome, since, now)
 
-    def _report_recovery(self, recovery: Recovery, replayed: int, since: datetime | None, now: Now) -> None:
+    def _report_recovery(
+        self, recovery: Recovery, replayed: int, since: datetime | None, now: Now
+    ) -> None:
         findings = recovery.findings
         worst = min(findings.values(), key=lambda finding: _WORST_FIRST.index(finding.verdict))
         self._emit(
@@ -381,6 +391,8 @@ class Resuming(Join):
                 proof=worst.proof,
                 replayed=replayed,
                 since=since,
-                channels={name: found.verdict for name, found in findings.items() if name is not None},
+                channels={
+                    name: found.verdict for name, found in findings.items() if name is not None
+                },
             )
         )

@@ -44,7 +44,9 @@ class ServerSentEvent:
 
     def __repr__(self) -> str:
         """Type, id and size; never the data, which may hold secrets."""
-        return f"<ServerSentEvent {self.type[:80]!r} id={self.id[:80]!r} {len(self.data)} characters>"
+        return (
+            f"<ServerSentEvent {self.type[:80]!r} id={self.id[:80]!r} {len(self.data)} characters>"
+        )
 
 
 class EventStreamParser:
@@ -58,7 +60,11 @@ class EventStreamParser:
     """
 
     def __init__(
-        self, *, last_event_id: str = "", max_event_bytes: int = MAX_EVENT_BYTES, errors: str = "replace"
+        self,
+        *,
+        last_event_id: str = "",
+        max_event_bytes: int = MAX_EVENT_BYTES,
+        errors: str = "replace",
     ) -> None:
         self.retry: int | None = None
         self._errors = errors
@@ -72,7 +78,9 @@ class EventStreamParser:
         """
         self.last_event_id = self._id = last_event_id
         self.checkpoint: str | None = None
-        self._head: bytes | None = b""  # what may become a byte order mark; None once that is settled
+        self._head: bytes | None = (
+            b""  # what may become a byte order mark; None once that is settled
+        )
         self._skips_lf = False
         self._lines: deque[bytes] = deque()
         self._pending = bytearray()
@@ -152,7 +160,9 @@ class EventStreamParser:
                 self._id, self._has_id = value.decode(errors="replace"), True
         elif name == b"retry" and value.isdigit():  # of bytes: ASCII digits, and at least one
             digits = value.lstrip(b"0")
-            self.retry = self._event_retry = int(digits or b"0") if len(digits) <= DIGITS else _LONGEST_RETRY
+            self.retry = self._event_retry = (
+                int(digits or b"0") if len(digits) <= DIGITS else _LONGEST_RETRY
+            )
 
     def _dispatch(self) -> ServerSentEvent | None:
         """The blank line: what was collected becomes an event.

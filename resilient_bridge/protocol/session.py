@@ -82,7 +82,9 @@ class Session:
         self.events: list[Event] = []
         self.ids = Identifiers(rng)
         self._store, self.named = store, session_id
-        self._fresh = self.ids()  # the session's name, should neither the caller nor the store know one
+        self._fresh = (
+            self.ids()
+        )  # the session's name, should neither the caller nor the store know one
         self._receives = receives
         self.outbound = Outbound(outbox, dialect, self.ids, self.events.append, mask)
         self.reconnection = Reconnection(
@@ -100,7 +102,9 @@ class Session:
         self._new_session = self._is_suspended_reported = False
         self.reading = Reading(inbox)
         self._features = Features(dialect)
-        self._ghost: Now | None = None  # when a connection was last lost without the server's knowledge
+        self._ghost: Now | None = (
+            None  # when a connection was last lost without the server's knowledge
+        )
         self.take_over()
 
     def __repr__(self) -> str:
@@ -139,7 +143,9 @@ class Session:
         """
         store = self._store
         session_id = self.named or (None if anew else store.last_session()) or self._fresh
-        self.inbound = Inbound(store, session_id, self._inbox, self.events.append, receives=self._receives)
+        self.inbound = Inbound(
+            store, session_id, self._inbox, self.events.append, receives=self._receives
+        )
         if anew:
             return  # what was to be sent is here already
         self.outbound.restore(store.entries(), store.outcomes(), store.last_seq())
@@ -202,10 +208,18 @@ class Session:
             failure = self.inbound.not_reached(failure, self.dialect)
         generation = self._generation if self.link is not None else 0
         ghost = self._ghost is not None and now.since(self._ghost) <= self._reconnect.grace
-        failure, self.link = self.link.lost(failure, now) if self.link is not None else failure, None
+        failure, self.link = (
+            self.link.lost(failure, now) if self.link is not None else failure,
+            None,
+        )
         has_slept = generation > 0 and self._slept == generation
         poison = self.outbound.link_lost(failure, now, generation, has_slept=has_slept)
-        if self.state in {BridgeState.CLOSING, BridgeState.CLOSED, BridgeState.FAILED, BridgeState.DRAINING}:
+        if self.state in {
+            BridgeState.CLOSING,
+            BridgeState.CLOSED,
+            BridgeState.FAILED,
+            BridgeState.DRAINING,
+        }:
             return Decision(False, 0.0, 0, self.reason, failure)
         decision = self.reconnection.lost(failure, now, poison=poison, ghost=ghost)
         if generation:
@@ -217,7 +231,9 @@ class Session:
             return decision
         self._new_session |= decision.new_session or self._features.wants_new_session
         if decision.new_session or means == "position_gone":
-            self.inbound.forget_positions("new_session" if decision.new_session else "position_gone")
+            self.inbound.forget_positions(
+                "new_session" if decision.new_session else "position_gone"
+            )
         self._move("suspended" if decision.suspended else "lost", decision.reason, now)
         if decision.suspended:
             self._tell_suspended(decision.failure, decision.reason, now)
@@ -236,7 +252,9 @@ class Session:
         if not self._is_suspended_reported:
             self._is_suspended_reported = True
             self.events.append(
-                Suspended(at=now.at, reason=reason, failure=failure, attempts=self.reconnection.failed)
+                Suspended(
+                    at=now.at, reason=reason, failure=failure, attempts=self.reconnection.failed
+                )
             )
 
     def fail(self, failure: Failure, reason: str, now: Now) -> None:
@@ -314,7 +332,11 @@ class Session:
                 self.link.handle_timer(now)
             return
         suspends_at = self.reconnection.suspends_at()
-        if self.state is BridgeState.BACKOFF and suspends_at is not None and now.mono >= suspends_at:
+        if (
+            self.state is BridgeState.BACKOFF
+            and suspends_at is not None
+            and now.mono >= suspends_at
+        ):
             self._move("suspended", "grace_passed", now)
             self._tell_suspended(None, "grace_passed", now)
 
@@ -328,7 +350,12 @@ class Session:
         dialect, nothing happens.
         """
         heartbeat = self.link.wire.heartbeat if self.link is not None else None
-        if self.link is None or heartbeat is None or self.state not in PROBED or heartbeat.is_probing:
+        if (
+            self.link is None
+            or heartbeat is None
+            or self.state not in PROBED
+            or heartbeat.is_probing
+        ):
             return
         self.link.wire.ping("probe", now, doubt)
 
@@ -378,7 +405,9 @@ class Session:
         self.reason = reason
         if self.link is not None and self.state in LINKED:
             self.link.joining.state = self.state
-        self.events.append(StateChanged(at=now.at, previous=previous, state=self.state, reason=reason))
+        self.events.append(
+            StateChanged(at=now.at, previous=previous, state=self.state, reason=reason)
+        )
         if trigger == "flushed" and self.link is not None:
             self.link.first = None
             self.reconnection.ready(now)

@@ -85,7 +85,9 @@ def _as_utc(value: Any) -> Any:
     """Only the form is changed: what is no aware datetime is left to the validator."""
     try:
         return (
-            value.astimezone(UTC) if isinstance(value, datetime) and value.utcoffset() is not None else value
+            value.astimezone(UTC)
+            if isinstance(value, datetime) and value.utcoffset() is not None
+            else value
         )
     except OverflowError:
         return value
@@ -130,7 +132,9 @@ class SessionCheckpoint:
     )
 
     def __attrs_post_init__(self) -> None:
-        copied = as_json("SessionCheckpoint.context_snapshot", self.context_snapshot, SNAPSHOT_BYTES)
+        copied = as_json(
+            "SessionCheckpoint.context_snapshot", self.context_snapshot, SNAPSHOT_BYTES
+        )
         object.__setattr__(self, "context_snapshot", copied)
 
 
@@ -249,7 +253,9 @@ class SessionRecord:
                 "resumable": self.resumable,
                 "created_at": stamp(self.created_at),
                 "last_activity_at": stamp(self.last_activity_at),
-                "checkpoint": None if checkpoint is None else attrs.asdict(checkpoint, recurse=False),
+                "checkpoint": None
+                if checkpoint is None
+                else attrs.asdict(checkpoint, recurse=False),
                 "error": None if error is None else failure_fields(error),
             }
         )

@@ -11,7 +11,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import Category, ConfigError, Executed, Failure, Kind, Severity, StoreError, config_error
+from ..errors import (
+    Category,
+    ConfigError,
+    Executed,
+    Failure,
+    Kind,
+    Severity,
+    StoreError,
+    config_error,
+)
 from .messages import parse_timestamp
 from .strict_json import is_deeper, unique
 
@@ -108,9 +117,10 @@ def read_failure(fields: Any) -> Failure:
     """
     try:
         failure = _failure_of(fields)
-        if failure_fields(failure) == fields and {type(failure.retryable), type(failure.session_valid)} == {
-            bool
-        }:
+        if failure_fields(failure) == fields and {
+            type(failure.retryable),
+            type(failure.session_valid),
+        } == {bool}:
             return failure
     except (AttributeError, KeyError, TypeError, ValueError):
         pass
@@ -151,7 +161,9 @@ def read_fields(parsed: Any, at: datetime) -> tuple[dict[str, Any], Spelling]:
     elif "agentType" in fields:
         spell = _camel
         fields = {"state": "paused", "resumable": True, "error": None, **fields}
-    elif fields.keys() >= _SESSION and "agent_type" not in fields:  # that one is ours, without its format
+    elif (
+        fields.keys() >= _SESSION and "agent_type" not in fields
+    ):  # that one is ours, without its format
         spell = _camel
         times = dict.fromkeys(("createdAt", "lastActivityAt"), stamp(at))
         fields = {"agentType": None, "workingDirectory": None, "error": None, **times, **fields}

@@ -32,7 +32,9 @@ def decoder(*, constant: str, infinite: str, twice: str) -> json.JSONDecoder:
             raise ValueError(infinite.format(text[:20]))
         return value
 
-    return json.JSONDecoder(parse_constant=no_constant, parse_float=finite, object_pairs_hook=unique(twice))
+    return json.JSONDecoder(
+        parse_constant=no_constant, parse_float=finite, object_pairs_hook=unique(twice)
+    )
 
 
 def unique(twice: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 
 #: States in which a connection exists.
-LINKED: Final = frozenset({S.AUTHENTICATING, S.JOINING, S.REPLAYING, S.FLUSHING, S.READY, S.DRAINING})
+LINKED: Final = frozenset(
+    {S.AUTHENTICATING, S.JOINING, S.REPLAYING, S.FLUSHING, S.READY, S.DRAINING}
+)
 #: States in which a ping is legal, and a dead link would be followed by another.
 PROBED: Final = frozenset({S.JOINING, S.REPLAYING, S.FLUSHING, S.READY})
 #: States in which the outbox and the request lane are drained to the wire.
@@ -51,7 +53,9 @@ TRANSITIONS: Final[Mapping[tuple[S, str], S]] = {
     **{(state, "suspended"): S.SUSPENDED for state in (*_LIVE, S.BACKOFF)},
     (S.BACKOFF, "retry"): S.CONNECTING,
     (S.SUSPENDED, "retry"): S.CONNECTING,
-    **{(state, "fatal"): S.FAILED for state in (S.IDLE, *_LIVE, S.DRAINING, S.BACKOFF, S.SUSPENDED)},
+    **{
+        (state, "fatal"): S.FAILED for state in (S.IDLE, *_LIVE, S.DRAINING, S.BACKOFF, S.SUSPENDED)
+    },
     (S.FLUSHING, "drain"): S.DRAINING,
     (S.READY, "drain"): S.DRAINING,
     **{(state, "close"): S.CLOSING for state in S if state not in {S.CLOSING, S.CLOSED}},

@@ -59,4 +59,6 @@ def lost_answer(entry: Entry, failure: Failure) -> Failure:
 
 def not_handed_out(failure: Failure) -> Failure:
     """Return the failure of a request that waited for a link that `failure` ended."""
-    return Failure.of("CONN_NOT_CONNECTED", f"it never left: {failure.message}", cause=failure.cause)
+    return Failure.of(
+        "CONN_NOT_CONNECTED", f"it never left: {failure.message}", cause=failure.cause
+    )

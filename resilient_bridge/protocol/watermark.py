@@ -68,7 +68,9 @@ class Memory(NamedTuple):
 
     def may_have_had(self, stamp: datetime | None) -> bool:
         """Return whether a message with this timestamp may be a delivered and forgotten one."""
-        return self.has_forgotten and (stamp is None or self.horizon is None or stamp <= self.horizon)
+        return self.has_forgotten and (
+            stamp is None or self.horizon is None or stamp <= self.horizon
+        )
 
     def is_older(self, stamp: datetime | None) -> bool:
         """Return whether this timestamp is below all that is remembered; without one, whether it
@@ -115,7 +117,9 @@ class Watermark:
         # Through this number the tail need not be a run of the server's log: a join without proof, or a restart, lies between.
         self.seam = 0
         self.bookmark: Bookmark | None = None  # of a server that gives its events positions
-        self.is_shuffled = False  # has a replay of this session come in another order than the live stream?
+        self.is_shuffled = (
+            False  # has a replay of this session come in another order than the live stream?
+        )
 
     def __repr__(self) -> str:
         return f"<Watermark {self.session_id} accepted={self.accepted} taken={self.taken} last={self._stamp}>"
@@ -184,7 +188,9 @@ class Watermark:
         popped = [self._tail.pop() for _ in range(min(self.accepted - self.taken, len(self._tail)))]
         for mark in popped:
             self._forget(mark)
-        self._in_hand = [*self._in_hand, *popped[::-1][: self.handed - self.taken]][-_REGRESSION_WINDOW:]
+        self._in_hand = [*self._in_hand, *popped[::-1][: self.handed - self.taken]][
+            -_REGRESSION_WINDOW:
+        ]
         self.accepted = self.handed = self.taken
         self._stamp = self._tail[-1].stamp if self._tail else None
         self.seam = min(self.seam, self.accepted)
@@ -207,7 +213,8 @@ class Watermark:
                 return True
         # Live messages ask, too, and nearly always there is nothing to compare with.
         return bool(self._in_hand) and any(
-            mark.key == key and (text is None or mark.text == text or canonical(mark.text) == canonical(text))
+            mark.key == key
+            and (text is None or mark.text == text or canonical(mark.text) == canonical(text))
             for mark in self._in_hand
         )
 
@@ -347,7 +354,9 @@ class Watermark:
     def horizon_text(self) -> str | None:
         """The largest timestamp forgotten, for a store; None if nothing was. Cheap to ask."""
         newest = parse_timestamp(self._forgotten[-1][1]) if self._forgotten else None
-        horizon = max((moment for moment in (newest, self._horizon) if moment is not None), default=None)
+        horizon = max(
+            (moment for moment in (newest, self._horizon) if moment is not None), default=None
+        )
         return horizon.isoformat() if horizon is not None else None
 
     def run_before_anchor(self) -> list[Mark]:
@@ -356,7 +365,8 @@ class Watermark:
         """
         marks = list(itertools.islice(reversed(self._tail), max(self.accepted - self.seam, 0)))
         at = next(
-            (i for i, mark in enumerate(marks) if mark.key is not None and not mark.floating), len(marks)
+            (i for i, mark in enumerate(marks) if mark.key is not None and not mark.floating),
+            len(marks),
         )
         return marks[at + 1 :]
 

@@ -49,7 +49,11 @@ class CallsOf:
     @property
     def bad(self) -> int:
         """The number of calls that failed; cancelled calls do not count."""
-        return sum(number for outcome, number in self.outcomes.items() if outcome not in GOOD | _NOT_COUNTED)
+        return sum(
+            number
+            for outcome, number in self.outcomes.items()
+            if outcome not in GOOD | _NOT_COUNTED
+        )
 
     def quantile(self, share: float) -> float:
         """Return the duration that this share of the calls did not exceed, up to 20 % too long."""
@@ -97,7 +101,10 @@ class Calls:
             self.by_name.of(text_in(fields, "name")).rejected_by.count(text_in(fields, "by"))
 
     def _finished(self, record: Record, name: str, attempts: int, why: str) -> None:
-        seconds, outcome = number_in(record.fields, "seconds"), text_in(record.fields, "outcome") or "unknown"
+        seconds, outcome = (
+            number_in(record.fields, "seconds"),
+            text_in(record.fields, "outcome") or "unknown",
+        )
         one = self.by_name.of(name or "(no name)")
         one.outcomes.count(outcome)
         self.outcomes.count(outcome)
@@ -114,4 +121,6 @@ class Calls:
 
 
 def _bucket(seconds: float) -> int:
-    return 0 if seconds <= _FIRST else min(_BUCKETS - 1, math.ceil(math.log(seconds / _FIRST, _STEP)))
+    return (
+        0 if seconds <= _FIRST else min(_BUCKETS - 1, math.ceil(math.log(seconds / _FIRST, _STEP)))
+    )

@@ -164,5 +164,7 @@ def legend(looks: str) -> str:
     items: list[str] = []
     for look, _, words in (part.partition(": ") for part in looks.split(", ")):
         swatch = f'<svg width="22" height="12" aria-hidden="true" focusable="false"><rect class="s-{look}" width="22" height="12"/></svg>'
-        items.append(f"<li>{swatch if len(look) > 1 else f'<b class=letter>{look}</b>'} {esc(words)}</li>")
+        items.append(
+            f"<li>{swatch if len(look) > 1 else f'<b class=letter>{look}</b>'} {esc(words)}</li>"
+        )
     return f'<ul class="legend">{"".join(items)}</ul>'

@@ -84,7 +84,15 @@ class Guards:
             guard.lane.enter(min(self.begin, record.at), FIRST[means.kind])
         guard.lane.enter(record.at, state)
         guard.changes += 1
-        guard.troubles += state in ("open", "paused", "cancelled", "warning", "critical", "lost", "down")
+        guard.troubles += state in (
+            "open",
+            "paused",
+            "cancelled",
+            "warning",
+            "critical",
+            "lost",
+            "down",
+        )
         guard.detail = _why(record)
         self.changes[means.kind].add(Change(record.at, name, state, guard.detail))
         if record.event == "server_ready":
@@ -107,7 +115,9 @@ def _why(record: Record) -> str:
     if "limit" in fields and "spent" in fields:
         parts.append(f"spent {number_in(fields, 'spent'):g} of {number_in(fields, 'limit'):g}")
     if "threshold" in fields:
-        parts.append(f"{number_in(fields, 'value'):.4g}, threshold {number_in(fields, 'threshold'):g}")
+        parts.append(
+            f"{number_in(fields, 'value'):.4g}, threshold {number_in(fields, 'threshold'):g}"
+        )
     if fields.get("retry_after") is not None and record.event == "CircuitChanged":
         parts.append(f"for {number_in(fields, 'retry_after'):g} s")
     if "wait" in fields:

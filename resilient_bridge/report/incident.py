@@ -12,7 +12,17 @@ import attrs
 
 from .calls import Calls
 from .guards import Guards
-from .lines import Damage, Fields, Record, count_in, failure_in, first_text, number_in, read_line, text_in
+from .lines import (
+    Damage,
+    Fields,
+    Record,
+    count_in,
+    failure_in,
+    first_text,
+    number_in,
+    read_line,
+    text_in,
+)
 from .links import Links
 from .series import First, Named, Tally
 
@@ -51,7 +61,9 @@ class Source:
     name: str
     lines: int = 0
     empty: int = 0  # of these
-    damaged: First[tuple[int, str]] = attrs.field(factory=lambda: First[tuple[int, str]](_MOST_DAMAGED))
+    damaged: First[tuple[int, str]] = attrs.field(
+        factory=lambda: First[tuple[int, str]](_MOST_DAMAGED)
+    )
 
 
 @attrs.frozen
@@ -126,7 +138,9 @@ class Incident:
 
     def _record(self, record: Record) -> None:
         at = record.at
-        if (self._since is not None and at < self._since) or (self._until is not None and at > self._until):
+        if (self._since is not None and at < self._since) or (
+            self._until is not None and at > self._until
+        ):
             self.outside += 1
             return
         self.begin = at if self.begin is None else min(self.begin, at)
@@ -150,14 +164,23 @@ class Incident:
         code = text_in(fields, "code") or text_in(fields, "error")
         if code:
             message = text_in(fields, "msg").partition(": ")[2]
-            self._failure(record.at, {"code": code, "message": message, "severity": text_in(fields, "level")})
+            self._failure(
+                record.at, {"code": code, "message": message, "severity": text_in(fields, "level")}
+            )
         if "duration_ms" in fields:
             name = text_in(fields, "name") or text_in(fields, "tool") or record.event
             outcome = "failed" if code else "ok"
             seconds = number_in(fields, "duration_ms") / 1_000
-            call = {"name": name, "outcome": outcome, "seconds": seconds, "attempts": fields.get("attempt")}
+            call = {
+                "name": name,
+                "outcome": outcome,
+                "seconds": seconds,
+                "attempts": fields.get("attempt"),
+            }
             self.calls.take(
-                Record(record.at, "CallFinished", {**call, "failure": {"code": code} if code else None})
+                Record(
+                    record.at, "CallFinished", {**call, "failure": {"code": code} if code else None}
+                )
             )
 
     def _failure(self, at: float, failure: Fields) -> None:
@@ -182,7 +205,9 @@ class Incident:
             key = text_in(fields, "key") or text_in(fields, "id")
             self.doubts.add(Doubt(record.at, what, kind, key, reason))
         elif event == "Started":
-            self.versions.add(" ".join(text_in(fields, name) for name in ("version", "python", "command")))
+            self.versions.add(
+                " ".join(text_in(fields, name) for name in ("version", "python", "command"))
+            )
         if event in _NOTABLE or what in _NOTABLE:
             self.notable.add(Notable(record.at, what, _text(fields)))
         self.lost += count_in(fields, "lost") if event == "StoreChanged" else 0
@@ -192,7 +217,9 @@ class Incident:
 def _text(fields: Fields) -> str:
     failure = failure_in(fields)
     parts = [text_in(fields, name) for name in _SAYING]
-    parts.append(": ".join(part for part in (text_in(failure, "code"), text_in(failure, "message")) if part))
+    parts.append(
+        ": ".join(part for part in (text_in(failure, "code"), text_in(failure, "message")) if part)
+    )
     if "seconds" in fields:
         parts.append(f"{number_in(fields, 'seconds'):g} s")
     return ", ".join(part for part in parts if part)

@@ -62,14 +62,20 @@ def read_line(line: bytes) -> Record | Damage | None:
     at = seconds_of(fields.get("ts" if is_structured else "at"))
     if at is None:
         return Damage("without a time")
-    return Record(at, _structured_name(fields) if is_structured else text_in(fields, "event"), fields)
+    return Record(
+        at, _structured_name(fields) if is_structured else text_in(fields, "event"), fields
+    )
 
 
 def seconds_of(value: object) -> float | None:
     """Return a time as seconds since 1970: an ISO 8601 text, UTC if it has no zone, or a number."""
     if isinstance(value, str) and len(value) < 64:
         return _iso(value)
-    if isinstance(value, int | float) and not isinstance(value, bool) and _EARLIEST <= value <= _LATEST:
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and _EARLIEST <= value <= _LATEST
+    ):
         return float(value)
     return None
 

@@ -120,7 +120,9 @@ class Links:
         elif event == "Resumed":
             self._resumed(self._link(fields), record.at, fields)
         elif event in ("Suspended", "GaveUp"):
-            self._marked(self._link(fields) if event == "Suspended" else self._known(fields), event, fields)
+            self._marked(
+                self._link(fields) if event == "Suspended" else self._known(fields), event, fields
+            )
 
     def finish(self, end: float) -> None:
         """Count what is still in progress at the end of the log."""
@@ -178,7 +180,9 @@ class Links:
     def _scheduled(self, link: Link, at: float, fields: Fields) -> None:
         if link.outage is None and link.state != "READY":  # as before it was ever ready
             failure = failure_in(fields)
-            link.outage = Outage(link.name, at, text_in(failure, "code"), text_in(failure, "message"))
+            link.outage = Outage(
+                link.name, at, text_in(failure, "code"), text_in(failure, "message")
+            )
         if link.outage is not None:
             link.outage.attempts += 1
             if len(link.outage.waits) < _MOST_WAITS:
@@ -239,7 +243,9 @@ class Links:
 
     def _new(self, key: tuple[str, str]) -> Link:
         bridge, session = key
-        name = f"{bridge} · {session[:8]}" if bridge and session else bridge or session or "the link"
+        name = (
+            f"{bridge} · {session[:8]}" if bridge and session else bridge or session or "the link"
+        )
         link = Link(key, safe(name), Lane(200 if self.seen < _DETAILED else 8))
         number = hash(key)
         is_new = self._unlisted[number % _UNLISTED] != number
@@ -267,7 +273,11 @@ class Links:
         if at > since:
             self._pass()
         self._measured_at = at
-        depth = (count_in(fields, "queued"), count_in(fields, "unconfirmed"), count_in(fields, "unread"))
+        depth = (
+            count_in(fields, "queued"),
+            count_in(fields, "unconfirmed"),
+            count_in(fields, "unread"),
+        )
         for index, name in enumerate(DEPTHS):
             self.depth[name].hold(since, at, self._depths[index])
             self._depths[index] += depth[index] - link.depth[index]

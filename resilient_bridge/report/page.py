@@ -33,7 +33,9 @@ def page(incident: Incident, *, version: str = "") -> str:
         if incident.end is not None or ident in _ALWAYS
     }
     links_to = "".join(
-        f'<li><a href="#{ident}">{esc(_SECTIONS[ident][0])}</a></li>' for ident, text in made.items() if text
+        f'<li><a href="#{ident}">{esc(_SECTIONS[ident][0])}</a></li>'
+        for ident, text in made.items()
+        if text
     )
     absent = [_SECTIONS[ident][0].lower() for ident, text in made.items() if not text]
     trouble, sentence = headline(incident)
@@ -57,9 +59,7 @@ def _when(incident: Incident) -> str:
     )
     if incident.begin is None or incident.end is None:
         return esc(files)
-    return (
-        f"{moment(incident.begin)} to {moment(incident.end)} UTC ({duration(incident.span)}) · {esc(files)}"
-    )
+    return f"{moment(incident.begin)} to {moment(incident.end)} UTC ({duration(incident.span)}) · {esc(files)}"
 
 
 def _tiles(incident: Incident) -> str:
@@ -72,7 +72,11 @@ def _tiles(incident: Incident) -> str:
     shown = [
         ("links" if facts.seen > 1 else "link", f"{facts.seen:,}", facts.seen),
         ("outages", f"{facts.outages.seen:,}", facts.seen),
-        ("longest outage", duration(longest.seconds(incident.end or 0.0)) if longest else "none", facts.seen),
+        (
+            "longest outage",
+            duration(longest.seconds(incident.end or 0.0)) if longest else "none",
+            facts.seen,
+        ),
         ("gaps, or unknown", f"{facts.gaps.seen:,}", facts.seen),
         ("losses of the MCP server", f"{server_losses:,}", incident.guards.of["server"]),
         ("calls", f"{total:,}", total),
@@ -89,7 +93,9 @@ def _tiles(incident: Incident) -> str:
 
 
 def _messages(incident: Incident, window: Window) -> str:
-    rows = [(window.stamp(one.at), one.what, one.type, one.key, one.reason) for one in incident.doubts]
+    rows = [
+        (window.stamp(one.at), one.what, one.type, one.key, one.reason) for one in incident.doubts
+    ]
     return section(
         "messages",
         "Messages in doubt, dropped or set aside",
@@ -107,13 +113,17 @@ def _messages(incident: Incident, window: Window) -> str:
 def _others(incident: Incident, window: Window) -> str:
     rows = [(window.stamp(one.at), one.what, one.text) for one in incident.notable]
     caption = listed(incident.notable.seen, len(rows), "event")
-    return section("others", "Also happened", table("t-others", caption, "at (UTC), what, about", rows))
+    return section(
+        "others", "Also happened", table("t-others", caption, "at (UTC), what, about", rows)
+    )
 
 
 def _log(incident: Incident, _window: Window) -> str:
     files = [(one.name, one.lines, one.damaged.seen) for one in incident.sources]
     wrong = [
-        (f"{one.name}, line {number}", reason) for one in incident.sources for number, reason in one.damaged
+        (f"{one.name}, line {number}", reason)
+        for one in incident.sources
+        for number, reason in one.damaged
     ]
     folded = incident.events.folded or incident.links.folded or incident.calls.by_name.folded
     remarks = {
@@ -129,7 +139,10 @@ def _log(incident: Incident, _window: Window) -> str:
         "The log itself",
         table("t-files", "Files", "file, #lines, #damaged", files),
         table(
-            "t-damaged", listed(damaged(incident), len(wrong), "damaged line"), "where, what is wrong", wrong
+            "t-damaged",
+            listed(damaged(incident), len(wrong), "damaged line"),
+            "where, what is wrong",
+            wrong,
         ),
         table("t-events", "Events by name", "event, #times", incident.events.ranked()),
         lead=" ".join(remark for remark, is_true in remarks.items() if is_true),

@@ -13,7 +13,11 @@ from .wording import count, duration, listed
 
 
 _MOST_NAMES: Final = 60
-_WORDS: Final = {"unknown": "unknown: may have run", "not_executed": "not executed", "fell_back": "fell back"}
+_WORDS: Final = {
+    "unknown": "unknown: may have run",
+    "not_executed": "not executed",
+    "fell_back": "fell back",
+}
 
 
 def calls(incident: Incident, window: Window) -> str:
@@ -30,7 +34,10 @@ def calls(incident: Incident, window: Window) -> str:
     rows = [
         (
             *(name, one.outcomes.total, one.bad, _outcomes(one.outcomes)),
-            *(duration(seconds) for seconds in (one.quantile(0.5), one.quantile(0.95), one.longest)),
+            *(
+                duration(seconds)
+                for seconds in (one.quantile(0.5), one.quantile(0.95), one.longest)
+            ),
             *(one.retries, duration(one.waited), one.why),
         )
         for name, one in named[:_MOST_NAMES]
@@ -48,7 +55,10 @@ def calls(incident: Incident, window: Window) -> str:
         "Calls",
         *([axis(window), picture, legend("good: with success, bad: without")] if picture else []),
         table(
-            "t-calls", f"By {listed(len(named), len(rows), 'name')}, most without success first", heads, rows
+            "t-calls",
+            f"By {listed(len(named), len(rows), 'name')}, most without success first",
+            heads,
+            rows,
         ),
         "<p class=note>Median and 95 % are right to a fifth.</p>" if facts.outcomes else "",
         table("t-slowest", "Slowest calls", each, slowest),
@@ -92,7 +102,9 @@ def codes(incident: Incident, window: Window) -> str:
     ]
     heads = "code, #events, severity, first (UTC), last (UTC), for example, try"
     lead = "A failure may stand in several events: in that of the attempt, of the wait after it, of the call."
-    return section("failures", "Failures by code", table("t-codes", "Codes", heads, rows), lead=lead)
+    return section(
+        "failures", "Failures by code", table("t-codes", "Codes", heads, rows), lead=lead
+    )
 
 
 def server(incident: Incident, window: Window) -> str:
@@ -100,9 +112,13 @@ def server(incident: Incident, window: Window) -> str:
     named, changes = incident.guards.of["server"], incident.guards.changes["server"]
     losses = count(incident.events.get("server_lost", 0), "loss", "losses")
     note = f"{losses}, {count(incident.guards.restarts, 'restart')}"
-    lanes = [lane(window, name, one.lane.spans(window.end, 400), note) for name, one in named.items()]
+    lanes = [
+        lane(window, name, one.lane.spans(window.end, 400), note) for name, one in named.items()
+    ]
     rows = [(window.stamp(change.at), change.state, change.why) for change in changes]
-    outcomes = [(_WORDS.get(name, name), number) for name, number in incident.calls.outcomes.ranked()]
+    outcomes = [
+        (_WORDS.get(name, name), number) for name, number in incident.calls.outcomes.ranked()
+    ]
     parts = [
         axis(window),
         *lanes,

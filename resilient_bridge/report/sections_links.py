@@ -47,7 +47,13 @@ def links(incident: Incident, window: Window) -> str:
     most = max(4, _MOST_MARKS // len(shown))
     parts = [axis(window), _overview(incident, window) if facts.seen > 1 else ""]
     parts += [
-        lane(window, link.name, link.lane.spans(window.end, most), _note(link), marks.get(link.name, ()))
+        lane(
+            window,
+            link.name,
+            link.lane.spans(window.end, most),
+            _note(link),
+            marks.get(link.name, ()),
+        )
         for link in shown
     ]
     rows = [
@@ -134,7 +140,9 @@ def outages(incident: Incident, window: Window) -> str:
 
 
 def _outage(one: Outage, window: Window) -> tuple[object, ...]:
-    waits = ", ".join(duration(wait) for wait in one.waits) + (" …" if one.attempts > len(one.waits) else "")
+    waits = ", ".join(duration(wait) for wait in one.waits) + (
+        " …" if one.attempts > len(one.waits) else ""
+    )
     ended = ", ".join(part for part in (one.verdict, one.final) if part) or "ready again"
     cause = ": ".join(part for part in (one.code, one.message) if part)
     lasted = duration(one.seconds(window.end))
@@ -162,9 +170,7 @@ def queues(incident: Incident, window: Window) -> str:
         values = facts.depth[name].highest(window.begin, window.end, PARTS)
         parts.append(bars(_DEPTH_WORDS[name].capitalize(), note, [("busy", values)]))
         rows.append((_DEPTH_WORDS[name], name, depth, window.stamp(at) if depth else ""))
-    lead = (
-        "All links together, known whenever one of them changes its state; in between it may have been more."
-    )
+    lead = "All links together, known whenever one of them changes its state; in between it may have been more."
     deepest = table("t-queues", "Deepest", "messages, field, #at most, at (UTC)", rows)
     return section("queues", "Queues", *parts, deepest, lead=lead)
 
@@ -181,16 +187,24 @@ def circuits(incident: Incident, window: Window) -> str:
                 axis(window),
                 *(_guard(window, name, one, kind) for name, one in shown),
             ]
-            rows = [(window.stamp(change.at), change.name, change.state, change.why) for change in changes]
+            rows = [
+                (window.stamp(change.at), change.name, change.state, change.why)
+                for change in changes
+            ]
             caption = f"{kind.capitalize()}s: {listed(changes.seen, len(rows), 'change')}"
-            parts += [legend(words), table(f"t-{kind}", caption, f"at (UTC), {kind}, then, why", rows)]
+            parts += [
+                legend(words),
+                table(f"t-{kind}", caption, f"at (UTC), {kind}, then, why", rows),
+            ]
     refused = [
         (name, by, number)
         for name, one in incident.calls.by_name.items()
         for by, number in one.rejected_by.items()
     ]
     refused.sort(key=lambda row: -row[2])
-    parts.append(table("t-refused", "Attempts that were not admitted", "call, by, #attempts", refused[:50]))
+    parts.append(
+        table("t-refused", "Attempts that were not admitted", "call, by, #attempts", refused[:50])
+    )
     return section("circuits", "Circuits, budgets, alerts", *parts)
 
 

@@ -199,7 +199,9 @@ class Largest(Generic[T]):
             heapq.heapreplace(self._heap, entry)
 
     def __iter__(self) -> Iterator[T]:
-        return (item for _, _, item in sorted(self._heap, key=lambda entry: entry[:2], reverse=True))
+        return (
+            item for _, _, item in sorted(self._heap, key=lambda entry: entry[:2], reverse=True)
+        )
 
 
 class First(list[T]):

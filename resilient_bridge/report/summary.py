@@ -20,7 +20,9 @@ def headline(incident: Incident) -> tuple[bool, str]:
     if incident.end is None:
         return False, "This log has no event that can be read."
     parts = [
-        part for part in (_links(incident), _server(incident), _calls(incident), _doubts(incident)) if part
+        part
+        for part in (_links(incident), _server(incident), _calls(incident), _doubts(incident))
+        if part
     ]
     if parts:
         sentence = "; ".join(parts)
@@ -46,12 +48,18 @@ def _links(incident: Incident) -> str:
         if several
         else (f"out for {duration(links.down)}")
     )
-    return text + (f"; {count(links.gaps.seen, 're-join')} not known to be whole" if links.gaps.seen else "")
+    return text + (
+        f"; {count(links.gaps.seen, 're-join')} not known to be whole" if links.gaps.seen else ""
+    )
 
 
 def _server(incident: Incident) -> str:
     losses = incident.events.get("server_lost", 0)
-    return f"the MCP server was lost {'once' if losses == 1 else f'{losses:,} times'}" if losses else ""
+    return (
+        f"the MCP server was lost {'once' if losses == 1 else f'{losses:,} times'}"
+        if losses
+        else ""
+    )
 
 
 def _calls(incident: Incident) -> str:
@@ -67,10 +75,15 @@ def _calls(incident: Incident) -> str:
 
 def _doubts(incident: Incident) -> str:
     outcomes = incident.undelivered
-    unknown, dropped = outcomes.get("unknown", 0), outcomes.get("dropped", 0) + outcomes.get("quarantined", 0)
+    unknown, dropped = (
+        outcomes.get("unknown", 0),
+        outcomes.get("dropped", 0) + outcomes.get("quarantined", 0),
+    )
     parts = [f"{count(unknown, 'message')} may or may not have arrived"] if unknown else []
     if dropped:
-        parts.append(f"{count(dropped, 'message')} {'was' if dropped == 1 else 'were'} not delivered")
+        parts.append(
+            f"{count(dropped, 'message')} {'was' if dropped == 1 else 'were'} not delivered"
+        )
     return " and ".join(parts)
 
 
@@ -102,10 +115,15 @@ def as_text(incident: Incident, width: int = 80) -> str:
         if source.damaged:
             numbers = ", ".join(str(number) for number, _ in source.damaged[:8])
             more = " …" if source.damaged.seen > 8 else ""
-            lines.append(f"- {source.name}: {count(source.damaged.seen, 'damaged line')}: {numbers}{more}")
+            lines.append(
+                f"- {source.name}: {count(source.damaged.seen, 'damaged line')}: {numbers}{more}"
+            )
     return "\n".join(
         textwrap.fill(
-            line, width, subsequent_indent="  " if line.startswith("- ") else "", break_on_hyphens=False
+            line,
+            width,
+            subsequent_indent="  " if line.startswith("- ") else "",
+            break_on_hyphens=False,
         )
         for line in lines
     )

@@ -102,7 +102,9 @@ class Config:
     `policies`, and of functions that `protect` decorated, keep their state.
     """
 
-    def __init__(self, read: Callable[[], tuple[Settings, Merged]], names: Mapping[str, Any]) -> None:
+    def __init__(
+        self, read: Callable[[], tuple[Settings, Merged]], names: Mapping[str, Any]
+    ) -> None:
         self._read, self._names = read, names
         self._settings, self._merged = read()
         self._protected: dict[weakref.ref[Any], str] = {}
@@ -148,7 +150,9 @@ class Config:
         config.debug:`.
         """
         is_gasoline = getattr(self._settings.tables.get("gasoline"), "debug", False)
-        return Debug.from_env({DEBUG_VARIABLE: "*" if is_gasoline else ",".join(self._settings.debug)})
+        return Debug.from_env(
+            {DEBUG_VARIABLE: "*" if is_gasoline else ",".join(self._settings.debug)}
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -185,7 +189,9 @@ class Config:
         """Return the policy of this name. Raises ConfigError if it does not exist."""
         found = self._settings.policies.get(name)
         if found is None:
-            raise config_error("policies", f"one of {', '.join(self._settings.policies) or 'none'}", name)
+            raise config_error(
+                "policies", f"one of {', '.join(self._settings.policies) or 'none'}", name
+            )
         return found
 
     def protect(self, name: str, /, *, idempotent: bool | None = None) -> Callable[[F], F]:
@@ -221,10 +227,14 @@ class Config:
         to reload.
         """
         settings, merged = self._read()
-        gone = dict.fromkeys(name for name in self._protected.values() if name not in settings.policies)
+        gone = dict.fromkeys(
+            name for name in self._protected.values() if name not in settings.policies
+        )
         if gone:
             words = "wanted, because a function is decorated with it; it is missing"
-            raise config_errors(merged.title, [Problem(joined("policies", name), words) for name in gone])
+            raise config_errors(
+                merged.title, [Problem(joined("policies", name), words) for name in gone]
+            )
         changes = _changes(self._settings, settings, self._names)
         for name, policy in settings.policies.items():
             if name in self.policies:
@@ -259,7 +269,9 @@ class Config:
         if failed:
             raise config_errors(self._merged.title, failed)
 
-    async def failed_providers(self, checks: Mapping[str, Check] | None, seconds: float) -> list[Problem]:
+    async def failed_providers(
+        self, checks: Mapping[str, Check] | None, seconds: float
+    ) -> list[Problem]:
         """Return a problem for each provider that does not answer, whatever the settings say.
 
         Internal.
@@ -269,7 +281,9 @@ class Config:
 
     def __repr__(self) -> str:
         """Return the names of what was read, without any values."""
-        return f"<Config {self._merged.title} policies={', '.join(self._settings.policies) or 'none'}>"
+        return (
+            f"<Config {self._merged.title} policies={', '.join(self._settings.policies) or 'none'}>"
+        )
 
 
 def _changes(old: Settings, new: Settings, names: Mapping[str, Any]) -> tuple[Change, ...]:
@@ -360,7 +374,9 @@ def _environment(env: object) -> Mapping[str, str] | None:
 
 def _check_arguments(source: object, names: object) -> None:
     if source is not None and not isinstance(source, str | os.PathLike | Mapping):
-        raise config_error("load.source", "a path, a dict, or None for the environment alone", source)
+        raise config_error(
+            "load.source", "a path, a dict, or None for the environment alone", source
+        )
     if names is not None and not isinstance(names, Mapping):
         raise config_error("load.names", "a mapping of names to functions and classes", names)
 

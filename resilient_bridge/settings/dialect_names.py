@@ -39,7 +39,10 @@ def _all() -> dict[str, Any]:
 
 def makes_dialects(found: object) -> TypeGuard[FunctionType]:
     """Return whether this is a function that makes a dialect."""
-    return isinstance(found, FunctionType) and found.__annotations__.get("return") in {"Dialect", Dialect}
+    return isinstance(found, FunctionType) and found.__annotations__.get("return") in {
+        "Dialect",
+        Dialect,
+    }
 
 
 def read_dialect(data: Any, path: str, reading: Reading, base: Any = None) -> Any:

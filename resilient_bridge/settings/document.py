@@ -37,7 +37,9 @@ READERS: Final[Mapping[type, TableReader]] = {
     Dialect: read_dialect,
     Policy: read_policy,
 }
-LINK: Final = tuple(field.name for field in fields_of(BridgePolicy) if field.name not in {"calls", "tools"})
+LINK: Final = tuple(
+    field.name for field in fields_of(BridgePolicy) if field.name not in {"calls", "tools"}
+)
 _OTHERS: Final = ("calls", "debug", "policies", "preset", "providers", "tools")
 KEYS: Final = frozenset({*LINK, *_OTHERS, *LAYERS, *TABLES, *AGENT_KEYS})
 """The keys allowed at the top of a document."""
@@ -51,7 +53,9 @@ class Settings:
     policies: Mapping[str, Policy]
     tables: Mapping[str, Any]
     timeouts: Mapping[str, float] = attrs.field(factory=dict[str, float])
-    permissions: Mapping[str, Mapping[str, bool]] = attrs.field(factory=dict[str, Mapping[str, bool]])
+    permissions: Mapping[str, Mapping[str, bool]] = attrs.field(
+        factory=dict[str, Mapping[str, bool]]
+    )
     providers: Mapping[str, str] = attrs.field(factory=dict[str, str])
     debug: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -105,7 +109,11 @@ def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
 
 
 def _bridge(
-    data: Mapping[str, Any], tools: Mapping[str, Any], calls: Any, reading: Reading, base: BridgePolicy
+    data: Mapping[str, Any],
+    tools: Mapping[str, Any],
+    calls: Any,
+    reading: Reading,
+    base: BridgePolicy,
 ) -> Any:
     entries = {key: Entry(key, data[key]) for key in LINK if key in data}
     entries["calls"] = Entry("calls", calls)
@@ -136,10 +144,15 @@ def _table(raw: Any, path: str, wanted: str, reading: Reading) -> Mapping[str, A
 
 def _policies(raw: Any, reading: Reading) -> dict[str, Policy]:
     table = _table(raw, "policies", "a table of policies by name", reading)
-    return {name: read_value(Policy, item, joined("policies", name), reading) for name, item in table.items()}
+    return {
+        name: read_value(Policy, item, joined("policies", name), reading)
+        for name, item in table.items()
+    }
 
 
-def _tools(raw: Any, reading: Reading) -> tuple[dict[str, Any], dict[str, float], dict[str, dict[str, bool]]]:
+def _tools(
+    raw: Any, reading: Reading
+) -> tuple[dict[str, Any], dict[str, float], dict[str, dict[str, bool]]]:
     """Read the table `tools`: layers by name, OpenViber's timeouts, and the permissions of each
     operation.
     """
@@ -177,7 +190,9 @@ def _limit(raw: Any, path: str, reading: Reading) -> Any:
 
 def _tables(data: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     found = {
-        name: read_value(kind, data[name], name, reading) for name, kind in TABLES.items() if name in data
+        name: read_value(kind, data[name], name, reading)
+        for name, kind in TABLES.items()
+        if name in data
     }
     _check_secrets(found.get("bridge"), reading)
     top = {key: data[key] for key in AGENT_KEYS if key in data}
@@ -207,7 +222,9 @@ def _check_secrets(client: Any, reading: Reading) -> None:
         if isinstance(secret, Secret):
             found = resolved(secret.reference, joined("bridge", name), reading)
             if name == "url" and found is not BAD and not found.startswith(("ws://", "wss://")):
-                reading.fail("bridge.url", "a URL that begins with ws:// or wss://", secret.reference)
+                reading.fail(
+                    "bridge.url", "a URL that begins with ws:// or wss://", secret.reference
+                )
     for name, text in client.headers.entries if isinstance(client.headers, Headers) else ():
         try:
             in_words(text)
@@ -231,12 +248,17 @@ def _debug(raw: Any, reading: Reading) -> tuple[str, ...]:
     """Return the debug kinds of a text as in the variable RESILIENT_BRIDGE_DEBUG, of true or false,
     or of a list.
     """
-    words: list[Any] = [*cast("Any", raw)] if isinstance(raw, list) else ["" if raw is None else raw]
+    words: list[Any] = (
+        [*cast("Any", raw)] if isinstance(raw, list) else ["" if raw is None else raw]
+    )
     try:
         found = kinds_in(",".join(str(word) if word in (0, 1) else word for word in words))
     except ConfigError as error:
         reading.fail(
-            "debug", violation_of(error)["constraint"], raw, hint=reading.near(words[0], DEBUG_KINDS)
+            "debug",
+            violation_of(error)["constraint"],
+            raw,
+            hint=reading.near(words[0], DEBUG_KINDS),
         )
     except TypeError:  # an item that is not text
         reading.fail("debug", f"true, false, or kinds out of {', '.join(DEBUG_KINDS)}", raw)
@@ -245,14 +267,18 @@ def _debug(raw: Any, reading: Reading) -> tuple[str, ...]:
     return ()
 
 
-def _check_toolbox(tables: Mapping[str, Any], policies: Mapping[str, Policy], reading: Reading) -> None:
+def _check_toolbox(
+    tables: Mapping[str, Any], policies: Mapping[str, Policy], reading: Reading
+) -> None:
     name = getattr(tables.get("toolbox"), "policy", None)
     if name is not None and name not in policies:
         wanted = f"one of {', '.join(policies) or 'policies'}"
         reading.fail("toolbox.policy", wanted, name, hint=reading.near(name, policies))
 
 
-def _check_fallback_model(tables: Mapping[str, Any], policies: Iterable[Any], reading: Reading) -> None:
+def _check_fallback_model(
+    tables: Mapping[str, Any], policies: Iterable[Any], reading: Reading
+) -> None:
     """Warn of a fallback model that no policy calls: only a function of the program's can."""
     model = getattr(tables.get("agent"), "fallback_model", None)
     layers = (layer for policy in policies if isinstance(policy, Policy) for layer in policy.layers)

@@ -87,7 +87,9 @@ def explain(settings: Settings, merged: Merged, names: Mapping[str, Any]) -> lis
     for path, value in shown(settings, names, is_full=True).items():
         origin = _origin(path, merged, is_changed=path not in of_base or of_base[path] != value)
         if origin is None:
-            is_preset = path in of_base and (path not in of_default or of_default[path] != of_base[path])
+            is_preset = path in of_base and (
+                path not in of_default or of_default[path] != of_base[path]
+            )
             is_of_link = path.partition(".")[0] in attrs.fields_dict(BridgePolicy)
             origin = f"preset {name}" if is_preset and is_of_link else "default"
         found.append(Line(path, value, origin))
@@ -101,7 +103,8 @@ def _defaults(settings: Settings, writer: Writer) -> dict[str, Any]:
     }
     for name, policy in settings.policies.items():
         values |= {
-            joined(joined("policies", name), NAMES[type(layer)]): type(layer) for layer in policy.layers
+            joined(joined("policies", name), NAMES[type(layer)]): type(layer)
+            for layer in policy.layers
         }
     found: dict[str, Any] = {}
     for path, kind in values.items():

@@ -23,7 +23,13 @@ from .reading import Reading
 _NUMBER: Final = re.compile(r"-?\d{1,9}", re.ASCII)
 _HUNDRED: Final = re.compile(r"([1-5])xx", re.IGNORECASE)
 _PATTERN: Final = re.compile(r"/(.{1,500})/([aimsx]{0,5})", re.DOTALL)
-_FLAGS: Final = {"a": re.ASCII, "i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+_FLAGS: Final = {
+    "a": re.ASCII,
+    "i": re.IGNORECASE,
+    "m": re.MULTILINE,
+    "s": re.DOTALL,
+    "x": re.VERBOSE,
+}
 WANTED: Final = (
     'a failure: "transient", a category such as "UPSTREAM", a code such as "CONN_RESET", a number such as 429, "5xx", '
     '"package:Class", "/pattern/" of its message, a builtin exception or one of names='
@@ -90,7 +96,12 @@ def _of_name(text: str, reading: Reading) -> Any:
 def _pattern(text: str, flags: int) -> Any:
     try:
         return re.compile(text, flags) if 0 < len(text) <= 500 else None
-    except (re.error, ValueError, OverflowError, RecursionError):  # ValueError: flags that exclude each other
+    except (
+        re.error,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ):  # ValueError: flags that exclude each other
         return None
 
 

@@ -42,7 +42,9 @@ def read_value(kind: type, data: Any, path: str, reading: Reading, base: Any = N
     return make(kind, entries, path, reading, base=base)
 
 
-def make(kind: type, entries: Mapping[str, Entry], path: str, reading: Reading, *, base: Any = None) -> Any:
+def make(
+    kind: type, entries: Mapping[str, Entry], path: str, reading: Reading, *, base: Any = None
+) -> Any:
     """Read, convert and validate each field, and return the value, with missing fields from `base`;
     BAD after a problem.
     """
@@ -85,7 +87,9 @@ def _fill(  # noqa: PLR0917 -- as `make`
     return bad
 
 
-def _converted(field: attrs.Attribute[Any], value: Any, written: Any, path: str, reading: Reading) -> Any:
+def _converted(
+    field: attrs.Attribute[Any], value: Any, written: Any, path: str, reading: Reading
+) -> Any:
     convert = cast("Callable[[Any], Any] | None", field.converter)  # pyright: ignore[reportUnknownMemberType]
     if convert is None or value is BAD:
         return value
@@ -110,7 +114,9 @@ def _validate(
     try:
         cast("Callable[[Any, Any, Any], Any]", field.validator)(blank, field, value)
     except ConfigError as error:
-        if field.name in entries or is_alone:  # a default may be refused only because another field is bad
+        if (
+            field.name in entries or is_alone
+        ):  # a default may be refused only because another field is bad
             _refused(error, field.name, entries, path, reading, form=form)
     except Exception:  # noqa: BLE001 -- it compared values of types that have no order
         if is_alone:
@@ -148,7 +154,9 @@ def _may_hold_a_secret(url: Any) -> bool:
     return isinstance(url, str) and not {"@", "?", "#"}.isdisjoint(url)
 
 
-def read_field(field: attrs.Attribute[Any], raw: Any, path: str, reading: Reading, base: Any) -> Any:
+def read_field(
+    field: attrs.Attribute[Any], raw: Any, path: str, reading: Reading, base: Any
+) -> Any:
     """Read the raw value of a field by the field's kind; return it as it is if the kind needs no
     reading.
     """
@@ -187,7 +195,9 @@ def _seconds(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
 def _span(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
     if not isinstance(raw, str):
         return raw
-    return _text(raw, read_span, 'a number of calls, or a span of time such as "60s"', path, reading)
+    return _text(
+        raw, read_span, 'a number of calls, or a span of time such as "60s"', path, reading
+    )
 
 
 def _wait(_: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
@@ -225,7 +235,9 @@ def _schedule(text: str, path: str, reading: Reading) -> Any:
         return reading.fail(path, f"{argument} to be {problem['constraint']}", text)
     except ValueError as error:
         hint = reading.near(text.partition("(")[0], reading.names)
-        return reading.fail(path, f'a schedule such as "exponential(1, cap=30)" ({error})', text, hint=hint)
+        return reading.fail(
+            path, f'a schedule such as "exponential(1, cap=30)" ({error})', text, hint=hint
+        )
 
 
 def _value(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
@@ -279,7 +291,9 @@ def _functions(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
     )
 
 
-def _by_name(form: Form, raw: Any, path: str, reading: Reading, read: Callable[[str, Any, str], Any]) -> Any:
+def _by_name(
+    form: Form, raw: Any, path: str, reading: Reading, read: Callable[[str, Any, str], Any]
+) -> Any:
     """Return a table with each value read; `read` takes its name, raw value and path."""
     table = reading.table(raw, path, form.wanted)
     if table is None:
@@ -289,7 +303,9 @@ def _by_name(form: Form, raw: Any, path: str, reading: Reading, read: Callable[[
 
 
 def _seconds_by_name(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
-    return _by_name(form, raw, path, reading, lambda _, item, at: _seconds(form, item, at, reading, None))
+    return _by_name(
+        form, raw, path, reading, lambda _, item, at: _seconds(form, item, at, reading, None)
+    )
 
 
 def _policies(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:

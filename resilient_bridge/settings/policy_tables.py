@@ -92,12 +92,16 @@ def _policy(layers: Iterable[Layer], name: Any, state: Any, path: str, reading: 
         problem = violation_of(error)
         field = str(problem["field"]).removeprefix("Policy.")
         at = joined(path, field) if field in _OPTIONS else path or "calls"
-        return reading.fail(at, str(problem["constraint"]), name if field == "name" else problem["received"])
+        return reading.fail(
+            at, str(problem["constraint"]), name if field == "name" else problem["received"]
+        )
     reading.warnings += [f"{path or 'calls'}: {warning.message}" for warning in caught]
     return made
 
 
-def _layers(table: Mapping[str, Any], path: str, reading: Reading, base: Policy | None) -> dict[type, Layer]:
+def _layers(
+    table: Mapping[str, Any], path: str, reading: Reading, base: Policy | None
+) -> dict[type, Layer]:
     found: dict[type, Layer] = {} if base is None else {type(layer): layer for layer in base.layers}
     for key, kind in LAYERS.items():
         if key in table:
@@ -113,7 +117,11 @@ def _layers(table: Mapping[str, Any], path: str, reading: Reading, base: Policy 
 
 
 def _ordered(
-    table: Mapping[str, Any], path: str, reading: Reading, layers: Mapping[type, Layer], base: Policy | None
+    table: Mapping[str, Any],
+    path: str,
+    reading: Reading,
+    layers: Mapping[type, Layer],
+    base: Policy | None,
 ) -> list[Layer]:
     if "order" not in table:
         usual = [kind for kind in _CLASSES if kind in layers]
@@ -122,7 +130,11 @@ def _ordered(
         order: list[type] = [type(layer) for layer in base.layers if type(layer) in layers]
         for kind in usual:
             if kind not in order:
-                behind = [n for n, other in enumerate(order) if _CLASSES.index(other) > _CLASSES.index(kind)]
+                behind = [
+                    n
+                    for n, other in enumerate(order)
+                    if _CLASSES.index(other) > _CLASSES.index(kind)
+                ]
                 order.insert(behind[0] if behind else len(order), kind)
         return [layers[kind] for kind in order]
     at, raw = joined(path, "order"), table["order"]

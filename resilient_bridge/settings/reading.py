@@ -56,14 +56,18 @@ class Reading:
     problems: list[Problem] = attrs.field(factory=list[Problem])
     warnings: list[str] = attrs.field(factory=list[str])
 
-    def fail(self, path: str, wanted: str, got: Any, *, hint: str = "", is_secret: bool = False) -> Bad:
+    def fail(
+        self, path: str, wanted: str, got: Any, *, hint: str = "", is_secret: bool = False
+    ) -> Bad:
         """Note what was wanted and got at a path; return BAD. `got` is NOTHING if missing."""
         is_masked = is_secret or any(map(is_sensitive, _PARTS.split(path)))
         received = MASKED if is_masked and got is not None and not is_reference(got) else got
         if got is attrs.NOTHING:
             self.problems.append(Problem(path, f"wanted {wanted}, it is missing{hint}"))
         else:
-            self.problems.append(Problem(path, f"wanted {wanted}, got {shortened(received)}{hint}", received))
+            self.problems.append(
+                Problem(path, f"wanted {wanted}, got {shortened(received)}{hint}", received)
+            )
         return BAD
 
     def not_one_of(self, known: Iterable[str], path: str, got: Any) -> Bad:
@@ -129,7 +133,9 @@ def _foreign(of: str, key: str, known: list[str]) -> str:
         return f", leave it out: {meaning[1:]}"
     own, _, constructor = meaning.partition(":")
     name = (
-        own.rpartition(".")[2] if constructor else own.partition(".")[0].removesuffix("+1").partition("=")[0]
+        own.rpartition(".")[2]
+        if constructor
+        else own.partition(".")[0].removesuffix("+1").partition("=")[0]
     )
     if name == "backoff" and meaning != name:
         return ', write backoff as in "exponential(1, cap=30)"'

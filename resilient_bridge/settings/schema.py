@@ -50,7 +50,9 @@ def schema() -> dict[str, Any]:
     """Return the schema of a whole document."""
     definitions: dict[str, Any] = {}
     refer = _Definitions(definitions)
-    top = {field.name: refer.field(field) for field in fields_of(BridgePolicy) if field.name in LINK}
+    top = {
+        field.name: refer.field(field) for field in fields_of(BridgePolicy) if field.name in LINK
+    }
     top |= {key: refer.layer(kind) for key, kind in LAYERS.items()}
     top |= {name: refer.of(kind) for name, kind in TABLES.items()}
     top |= {field.name: refer.field(field) for field in fields_of(AgentSettings)}
@@ -80,7 +82,9 @@ class _Definitions:
         name = kind.__name__
         if name not in self.found:
             self.found[name] = {}  # for a class that refers to itself
-            made: Callable[[], dict[str, Any]] = self._policy if kind is Policy else lambda: self._table(kind)
+            made: Callable[[], dict[str, Any]] = (
+                self._policy if kind is Policy else lambda: self._table(kind)
+            )
             self.found[name] = made()
         return {"$ref": f"#/$defs/{name}"}
 
@@ -89,7 +93,12 @@ class _Definitions:
 
     def _policy(self) -> dict[str, Any]:
         table: dict[str, Any] = {key: self.layer(kind) for key, kind in LAYERS.items()}
-        table |= {"name": _TEXT, "preset": _TEXT, "state": _TEXT, "order": {"type": "array", "items": _TEXT}}
+        table |= {
+            "name": _TEXT,
+            "preset": _TEXT,
+            "state": _TEXT,
+            "order": {"type": "array", "items": _TEXT},
+        }
         return {"type": "object", "additionalProperties": False, "properties": table}
 
     def _table(self, kind: type) -> dict[str, Any]:
@@ -98,7 +107,11 @@ class _Definitions:
             if form_of(field.validator).kind == "seconds":
                 fields[f"{field.name}_ms"] = {"type": ["number", "array"]}
         fields |= {word: {} for word in WORDS_OF.get(kind, ())}
-        table: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": fields}
+        table: dict[str, Any] = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": fields,
+        }
         first = fields_of(kind)[0]
         if kind in (Backoff, Dialect):
             return {"anyOf": [table, _TEXT, *([_NUMBER] if kind is Backoff else [])]}
@@ -120,7 +133,10 @@ class _Definitions:
         if form.of is not None and form.kind == "values":
             return {"type": "array", "items": self.of(form.of)}
         if form.of is not None and form.kind in {"rules", "policies"}:
-            return {"type": "object", "additionalProperties": {"anyOf": [self.of(form.of), {"const": False}]}}
+            return {
+                "type": "object",
+                "additionalProperties": {"anyOf": [self.of(form.of), {"const": False}]},
+            }
         if form.kind == "word":
             return {"enum": list(form.words)}
         return dict(_KINDS.get(form.kind, {}))

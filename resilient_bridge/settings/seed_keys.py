@@ -40,7 +40,9 @@ def _retry(table: dict[str, Any], path: str, reading: Reading) -> dict[str, Entr
     is_word = isinstance(shape, str) and shape in _SHAPES
     if is_word or not {"base_delay_ms", "max_delay_ms"}.isdisjoint(table):
         written: dict[str, Any] = {
-            key: table.pop(key) for key in ("base_delay_ms", "max_delay_ms", "backoff") if key in table
+            key: table.pop(key)
+            for key in ("base_delay_ms", "max_delay_ms", "backoff")
+            if key in table
         }
         found["backoff"] = Entry("backoff", _schedule(written, path, reading))
     return found
@@ -83,7 +85,9 @@ def gasoline_steps(table: dict[str, Any], path: str, reading: Reading) -> Any:
         return None
     units: list[Any] = []
     for key, default in (("initialBackoff", _FIRST), ("maxBackoff", _CAP)):
-        units.append(from_millis(table.pop(key), joined(path, key), reading) if key in table else default)
+        units.append(
+            from_millis(table.pop(key), joined(path, key), reading) if key in table else default
+        )
     if BAD in units:
         return BAD
     first, cap = units
@@ -97,7 +101,11 @@ def _backoff(table: dict[str, Any], _: str, __: Reading) -> dict[str, Entry]:
     """Return the table of a schedule with the defaults of the constructor of its shape."""
     shape = table.get("shape")
     found: dict[str, Entry] = {}
-    if shape in ("linear", "exponential", "decorrelated") and "cap" not in table and "cap_ms" not in table:
+    if (
+        shape in ("linear", "exponential", "decorrelated")
+        and "cap" not in table
+        and "cap_ms" not in table
+    ):
         found["cap"] = Entry("cap", _CAP)
     if shape in ("linear", "exponential") and "jitter" not in table:
         found["jitter"] = Entry("jitter", "full")

@@ -142,7 +142,9 @@ def _bytes(path: Path) -> bytes:
         return file.read(MOST_BYTES + 1)
 
 
-def _note(data: Any, path: str, title: str, lines: Mapping[str, int], origins: dict[str, Origin]) -> None:
+def _note(
+    data: Any, path: str, title: str, lines: Mapping[str, int], origins: dict[str, Origin]
+) -> None:
     items: list[tuple[Any, Any]] = []
     if isinstance(data, Mapping):
         items = list(cast("Mapping[str, Any]", data).items())
@@ -186,7 +188,9 @@ def _of_environment(
 def _value(text: str) -> Any:
     """Return the value of a variable: as in TOML or JSON, else the text itself."""
     try:
-        found = tomllib.loads(f"value = {text}") if "\n" not in text and len(text) <= MOST_BYTES else {}
+        found = (
+            tomllib.loads(f"value = {text}") if "\n" not in text and len(text) <= MOST_BYTES else {}
+        )
     except (ValueError, RecursionError):
         found = {}
     value: Any = found.get("value") if len(found) == 1 else None

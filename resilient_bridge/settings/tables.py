@@ -53,7 +53,11 @@ _MOST_PORT: Final = 65_535
 
 
 def _as_headers(value: Any) -> Any:
-    return Headers(tuple(cast("Mapping[str, Any]", value).items())) if isinstance(value, Mapping) else value
+    return (
+        Headers(tuple(cast("Mapping[str, Any]", value).items()))
+        if isinstance(value, Mapping)
+        else value
+    )
 
 
 @takes("address", wanted="a ws:// or wss:// URL, or env:NAME of one")
@@ -74,7 +78,11 @@ def _check_address(instance: object, attribute: attrs.Attribute[Any], value: Any
 @takes("secret", wanted=REFERENCE)
 def _check_secret(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and not callable(value):
-        refuse(path_of(instance, attribute), f"{REFERENCE}: a secret is not written into settings", "***")
+        refuse(
+            path_of(instance, attribute),
+            f"{REFERENCE}: a secret is not written into settings",
+            "***",
+        )
 
 
 @takes("headers", wanted="a table of texts; secrets by env:NAME or file:PATH")
@@ -122,7 +130,9 @@ class ClientSettings(Value):
     headers: Any = attrs.field(default=None, converter=_as_headers, validator=_check_headers)
     session_id: str | None = attrs.field(default=None, validator=_check_session)
     store: Any = attrs.field(default=None, converter=as_source, validator=_check_store)
-    pin: str | tuple[str, ...] | None = attrs.field(default=None, converter=as_tuple, validator=_check_pin)
+    pin: str | tuple[str, ...] | None = attrs.field(
+        default=None, converter=as_tuple, validator=_check_pin
+    )
     receive: bool = attrs.field(default=True, validator=flag)
     on_gap: Any = attrs.field(default=None, validator=_function)
     on_doubt: Any = attrs.field(default=None, validator=_function)
@@ -132,7 +142,9 @@ class ClientSettings(Value):
 
     def __repr__(self) -> str:
         """Return the call that makes it, without the query of its URL, which may hold a secret."""
-        return called(self, url=repr(shown(self.url))) if isinstance(self.url, str) else called(self)
+        return (
+            called(self, url=repr(shown(self.url))) if isinstance(self.url, str) else called(self)
+        )
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `BridgeClient` that differ from the defaults."""
@@ -177,13 +189,17 @@ class AlertSettings(Value):
     reconnect_failures: tuple[float, float] | None = _pair("reconnect_failures")
     session_drops: tuple[float, float] | None = _pair("session_drops")
     hook_failures: tuple[float, float] | None = _pair("hook_failures")
-    window: float = attrs.field(default=_DEFAULTS["window"], converter=as_seconds, validator=_check_window)
+    window: float = attrs.field(
+        default=_DEFAULTS["window"], converter=as_seconds, validator=_check_window
+    )
     least_calls: int = attrs.field(default=_DEFAULTS["least_calls"], validator=_check_least)
     notify: Any = attrs.field(default=None, validator=_function)
 
     def make(self) -> Alerts:
         """Return a new Alerts with these, in which nothing is counted yet."""
-        return Alerts(**{field.name: getattr(self, field.name) for field in attrs.fields(type(self))})
+        return Alerts(
+            **{field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+        )
 
 
 # ---- the tables of the specifications --------------------------------------------------------------------------------
@@ -249,7 +265,9 @@ class DegradationSettings(Value):
         """Return new `Degradations` with these flags."""
         from ..agent import degradations
 
-        return degradations(**{field.name: getattr(self, field.name) for field in attrs.fields(type(self))})
+        return degradations(
+            **{field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
+        )
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

@@ -93,7 +93,9 @@ class Writer:
                 found[field.name] = [self._what(each, joined(at, n)) for n, each in enumerate(item)]
             elif kind == "rules":
                 rules = [(str(self._what(what, at)), rule) for what, rule in item.items()]
-                found[field.name] = {what: self.write(rule, joined(at, what)) for what, rule in rules}
+                found[field.name] = {
+                    what: self.write(rule, joined(at, what)) for what, rule in rules
+                }
             elif kind == "address" and self.is_print and not self.is_bare and isinstance(item, str):
                 found[field.name] = shown(item)
             else:
@@ -114,7 +116,10 @@ class Writer:
                 return text
         except ValueError:  # too long, or too deep
             pass
-        return {field.name: self.write(getattr(schedule, field.name), path) for field in fields_of(Backoff)}
+        return {
+            field.name: self.write(getattr(schedule, field.name), path)
+            for field in fields_of(Backoff)
+        }
 
     def _policy(self, policy: Policy, path: str) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -150,7 +150,14 @@ def _moment(wall: float, now: Now) -> Now:
 
 def outcome_row(entry: Entry, wall: float) -> OutcomeRow:
     return OutcomeRow(
-        entry.seq, entry.id, entry.key, entry.type, str(entry.state), entry.confirmation, entry.reason, wall
+        entry.seq,
+        entry.id,
+        entry.key,
+        entry.type,
+        str(entry.state),
+        entry.confirmation,
+        entry.reason,
+        wall,
     )
 
 
@@ -206,7 +213,13 @@ def _mark_row(n: int, mark: Mark, now: Now) -> MarkRow:
     type_, id_ = mark.key or (None, None)
     at = float(now.wall - (now.mono - mark.mono))
     return MarkRow(
-        n, type_, id_, row_text(mark.text), mark.stamp, at, mark.doubtful + _FLOATING * mark.floating
+        n,
+        type_,
+        id_,
+        row_text(mark.text),
+        mark.stamp,
+        at,
+        mark.doubtful + _FLOATING * mark.floating,
     )
 
 

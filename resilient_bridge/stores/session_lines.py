@@ -18,7 +18,17 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from .. import events
-from ..errors import MASK, Failure, class_name, hides, is_sensitive, model_type, redact, redact_value, text_of
+from ..errors import (
+    MASK,
+    Failure,
+    class_name,
+    hides,
+    is_sensitive,
+    model_type,
+    redact,
+    redact_value,
+    text_of,
+)
 from ..telemetry.debug import kind_of, name_in_words
 from ..telemetry.event import TOOL_CALL
 from .state_files.document import instant
@@ -78,7 +88,9 @@ def viber_line(event: Event) -> bytes:
             line["msg"] = "Tool execution failed"
         elif isinstance(event, events.RetryScheduled) and "provider" in line:
             line["msg"] = "Retrying LLM request"
-        elif isinstance(event, events.GaveUp | events.CallFinished) and event.name == TOOL_CALL.get():
+        elif (
+            isinstance(event, events.GaveUp | events.CallFinished) and event.name == TOOL_CALL.get()
+        ):
             line["level"] = "info"  # its ToolFailed follows, and is the one error
         return _written({key: line[key] for key in _VIBER_KEYS if key in line})
     except Exception as error:  # noqa: BLE001 -- as in `log_line`
@@ -194,7 +206,9 @@ class _Masked:
             if number >= _WIDEST or self._values_allowed <= 0 or self._work <= 0:
                 plain.append(f"{_CUT} {len(items) - number} more")
                 break
-            plain.append(MASK if _is_secret(before) and item is not None else self.value(item, depth + 1))
+            plain.append(
+                MASK if _is_secret(before) and item is not None else self.value(item, depth + 1)
+            )
             before = item
         return plain
 

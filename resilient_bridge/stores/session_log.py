@@ -16,7 +16,13 @@ from ..errors.teaching import taught
 from ..files.file_changes import write_all
 from ..files.identity import leads_to
 from ..files.portable import move
-from ..files.private_files import close_quietly, open_private, path_of, prepare_directory, typed_errors
+from ..files.private_files import (
+    close_quietly,
+    open_private,
+    path_of,
+    prepare_directory,
+    typed_errors,
+)
 from ..locks import new_lock
 from ..telemetry import emit, listen
 from ..values.fields import is_count
@@ -123,7 +129,10 @@ class SessionLog:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         with self._lock:
             listening, self._listening = self._listening, None
@@ -145,7 +154,9 @@ class SessionLog:
         if self._listening is None:
             text = f"{self._name}: wanted one that is open, got one that is closed"
             raise error_for(
-                Failure.of("SYS_STORE_UNAVAILABLE", text, suggestions=("write inside its `with` block",))
+                Failure.of(
+                    "SYS_STORE_UNAVAILABLE", text, suggestions=("write inside its `with` block",)
+                )
             )
         self._append(record_line(record, current_world().now()))
 
@@ -175,7 +186,9 @@ class SessionLog:
             if self._has_failed:
                 return None
             self._has_failed = True
-            return events.StoreChanged(store=self._name, state="failed", degraded=True, failure=error.failure)
+            return events.StoreChanged(
+                store=self._name, state="failed", degraded=True, failure=error.failure
+            )
         if not self._has_failed:
             return None
         self._has_failed = False
@@ -225,7 +238,9 @@ class SessionLog:
             self._path,
             *(self._path.with_name(f"{self._path.name}.{n}") for n in range(1, self._keep + 1)),
         ]
-        last = next((n for n in range(1, self._keep) if not self._is_there(numbered[n])), self._keep)
+        last = next(
+            (n for n in range(1, self._keep) if not self._is_there(numbered[n])), self._keep
+        )
         for n in range(last, 0, -1):
             move(numbered[n - 1], numbered[n], disk.replace)
 

@@ -71,7 +71,9 @@ def record_of(store: Store, session_id: str) -> SessionRecord | None:
             raise damaged("id", repr(session_id), record.id)
     except StoreError as error:
         failure = error.failure
-        raise StoreError(attrs.evolve(failure, message=f"session {session_id}: {failure.message}")) from error
+        raise StoreError(
+            attrs.evolve(failure, message=f"session {session_id}: {failure.message}")
+        ) from error
     return record
 
 
@@ -159,11 +161,17 @@ async def on_lost(store: Store, old_id: str, new_id: str, now: Now) -> SessionRe
         new = SessionRecord.create(
             new_id, old.agent_type, old.working_directory, now, resumable=old.resumable
         )
-        snapshot = old.checkpoint and SessionCheckpoint(context_snapshot=old.checkpoint.context_snapshot)
+        snapshot = old.checkpoint and SessionCheckpoint(
+            context_snapshot=old.checkpoint.context_snapshot
+        )
         return new.after("activate", now, checkpoint=snapshot)
 
     def end(before: SessionRecord | None) -> SessionRecord | None:
-        return before if before is None or before.state is SessionState.CLOSED else before.after("close", now)
+        return (
+            before
+            if before is None or before.state is SessionState.CLOSED
+            else before.after("close", now)
+        )
 
     entered = await change(store, new_id, begin)
     await change(store, old_id, end)

@@ -96,7 +96,11 @@ class Sessions:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> None:
         """Close the store for these sessions."""
         self._guard.check()
@@ -122,10 +126,14 @@ class Sessions:
         """
         _, ids = self._opened()
         directory = (
-            os.fspath(working_directory) if isinstance(working_directory, os.PathLike) else working_directory
+            os.fspath(working_directory)
+            if isinstance(working_directory, os.PathLike)
+            else working_directory
         )
         identity = ids() if session_id is None else session_id
-        record = SessionRecord.create(identity, agent_type, directory, self._now(), resumable=resumable)
+        record = SessionRecord.create(
+            identity, agent_type, directory, self._now(), resumable=resumable
+        )
         return await self._add(record, "Sessions.create.session_id")
 
     async def adopt(self, record: SessionRecord, /) -> SessionRecord:
@@ -200,7 +208,9 @@ class Sessions:
         return await self._move(session_id, "fail", error=failure)
 
     @overload
-    async def close(self, session_id: str, /, *, missing_ok: Literal[False] = ...) -> SessionRecord: ...
+    async def close(
+        self, session_id: str, /, *, missing_ok: Literal[False] = ...
+    ) -> SessionRecord: ...
     @overload
     async def close(self, session_id: str, /, *, missing_ok: bool) -> SessionRecord | None: ...
     async def close(self, session_id: str, /, *, missing_ok: bool = False) -> SessionRecord | None:
@@ -234,7 +244,9 @@ class Sessions:
         def decide(before: SessionRecord | None) -> SessionRecord:
             record = before or self._unknown(session_id)
             checkpoint = (
-                None if changes is None else attrs.evolve(record.checkpoint or SessionCheckpoint(), **changes)
+                None
+                if changes is None
+                else attrs.evolve(record.checkpoint or SessionCheckpoint(), **changes)
             )
             return record.after(operation, self._now(), checkpoint=checkpoint, error=error)
 
@@ -255,8 +267,14 @@ class Sessions:
         self._opened()
         if state is not None and state not in set(SessionState):
             raise config_error("Sessions.list.state", "one of " + ", ".join(SessionState), state)
-        found_records = [record_of(self._store, session_id) for session_id in tuple(self._store.records())]
-        found = [record for record in found_records if record is not None and state in {None, record.state}]
+        found_records = [
+            record_of(self._store, session_id) for session_id in tuple(self._store.records())
+        ]
+        found = [
+            record
+            for record in found_records
+            if record is not None and state in {None, record.state}
+        ]
         return sorted(found, key=lambda record: record.last_activity_at, reverse=True)
 
     async def forget(self, session_id: str, /) -> None:
@@ -276,7 +294,9 @@ class Sessions:
 
     def _opened(self) -> tuple[World, Identifiers]:
         if self._open is None:
-            raise config_error("Sessions", "sessions entered with `async with`", "ones that are not open")
+            raise config_error(
+                "Sessions", "sessions entered with `async with`", "ones that are not open"
+            )
         self._guard.check()
         return self._open
 

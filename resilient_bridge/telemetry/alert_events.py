@@ -49,4 +49,6 @@ class AlertChanged(Event):
         if self.state == "cleared":
             return f"alert {self.rule} is over, {self.level}: {self.value:.3g}"
         why = "" if self.failure is None else f": {self.failure}"
-        return f"alert {self.rule}, {self.level}: {self.value:.3g} is above {self.threshold:.3g}{why}"
+        return (
+            f"alert {self.rule}, {self.level}: {self.value:.3g} is above {self.threshold:.3g}{why}"
+        )

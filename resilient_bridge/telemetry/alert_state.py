@@ -89,7 +89,9 @@ class AlertState:
         if before and now - self._below_since.get(before, now) >= self._window:
             # From critical to warning, if only the critical threshold was not exceeded for a
             # window.
-            still = before == "critical" and now - self._below_since.get("warning", now) < self._window
+            still = (
+                before == "critical" and now - self._below_since.get("warning", now) < self._window
+            )
             self.level = "warning" if still else ""
             return Change(before, self.level, value, self._thresholds[before])
         return None

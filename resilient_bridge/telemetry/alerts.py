@@ -114,9 +114,15 @@ class Alerts:
             or not all(isinstance(n, int | float) and 0 <= n <= most for n in numbers)
             or numbers[0] > numbers[1]
         ):
-            raise config_error(f"Alerts.{rule}", "two numbers, warning and critical, or None", numbers)
+            raise config_error(
+                f"Alerts.{rule}", "two numbers, warning and critical, or None", numbers
+            )
         return AlertState(
-            numbers[0], numbers[1], window=self._window, is_share=is_share, least=least if is_share else 0
+            numbers[0],
+            numbers[1],
+            window=self._window,
+            is_share=is_share,
+            least=least if is_share else 0,
         )
 
     def __repr__(self) -> str:
@@ -134,7 +140,10 @@ class Alerts:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Stop listening; active alerts are not cleared by that."""
         listening, self._listening = self._listening, None
@@ -195,7 +204,9 @@ class Alerts:
             state.add(now, bad=bad)
             self._counted.add(rule)
 
-    def _look(self, now: float, alarming: list[Failure] | None = None, *, everything: bool = True) -> None:
+    def _look(
+        self, now: float, alarming: list[Failure] | None = None, *, everything: bool = True
+    ) -> None:
         """Check the rules and emit the changes, outside of the lock, because a listener may call
         `active()`.
         """
@@ -203,7 +214,9 @@ class Alerts:
         with self._lock:
             if everything:
                 self._look_at = now + self._window / 60
-            looked_at: tuple[AlertRule, ...] = tuple(self._rules) if everything else tuple(self._counted)
+            looked_at: tuple[AlertRule, ...] = (
+                tuple(self._rules) if everything else tuple(self._counted)
+            )
             self._counted.clear()
             news += [
                 _event(rule, change, None)
@@ -212,7 +225,9 @@ class Alerts:
             ]
             causes = {one.code: one for one in alarming or ()}
             for code in causes:
-                state = self._failures.setdefault(code, AlertState(0, 0, window=self._window, is_share=False))
+                state = self._failures.setdefault(
+                    code, AlertState(0, 0, window=self._window, is_share=False)
+                )
                 state.add(now, bad=1)
             for code, state in list(self._failures.items()):
                 if (change := state.look(now)) is not None:

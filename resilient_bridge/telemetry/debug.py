@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 DebugKind: TypeAlias = Literal["connection", "circuit", "polling", "escalation", "correlation"]
 """A kind of lines that `Debug` logs."""
 
-KINDS: Final[tuple[DebugKind, ...]] = ("connection", "circuit", "polling", "escalation", "correlation")
+KINDS: Final[tuple[DebugKind, ...]] = (
+    "connection",
+    "circuit",
+    "polling",
+    "escalation",
+    "correlation",
+)
 VARIABLE: Final = "RESILIENT_BRIDGE_DEBUG"
 _ALL: Final = frozenset({"*", "1", "true", "yes", "on", "all"})
 _NONE: Final = frozenset({"", "0", "false", "no", "off", "none"})
@@ -112,7 +118,10 @@ class Debug:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Stop logging, restore the loggers' levels, and remove the handler if one was added."""
         listening, self._listening = self._listening, None
@@ -133,7 +142,9 @@ class Debug:
         seconds = getattr(event, "seconds", None)
         if isinstance(seconds, int | float):
             fields["duration_ms"] = round(seconds * 1_000)
-        logging.getLogger(f"resilient_bridge.{kind}").debug(_line(kind, event, fields), extra=fields)
+        logging.getLogger(f"resilient_bridge.{kind}").debug(
+            _line(kind, event, fields), extra=fields
+        )
 
 
 class _Loggers:

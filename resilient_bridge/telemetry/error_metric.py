@@ -42,7 +42,9 @@ class ErrorMetric:
     user_agent: str
 
 
-def error_metric(failure: Failure, event: Event | None = None, *, user_agent: str = "") -> ErrorMetric:
+def error_metric(
+    failure: Failure, event: Event | None = None, *, user_agent: str = ""
+) -> ErrorMetric:
     """Return the labels of a failure, with the session id of its event or its details, if they have
     one.
 

@@ -53,7 +53,9 @@ class Record:
             if not name.startswith("_")
         }
         cls._defaults = {**cls._defaults, **own}
-        cls._required = frozenset(name for name, value in cls._defaults.items() if value is attrs.NOTHING)
+        cls._required = frozenset(
+            name for name, value in cls._defaults.items() if value is attrs.NOTHING
+        )
         made = {name: value.factory for name, value in own.items() if hasattr(value, "factory")}
         cls._factories = (*cls._factories, *made.items())
 
@@ -99,7 +101,9 @@ class Event(Record):
     __state__: ClassVar[str] = ""  # the field that has what happened, and the words of its values
     __words__: ClassVar[Mapping[str, str]] = {}
     __of_each_call__: ClassVar[bool] = False  # no decision: `testing.record` leaves it out
-    __by_strangers__: ClassVar[bool] = False  # as often as somebody else likes, so its lines are limited
+    __by_strangers__: ClassVar[bool] = (
+        False  # as often as somebody else likes, so its lines are limited
+    )
 
     def __level__(self) -> str:
         """Return the level of its line in the log; "" for none."""

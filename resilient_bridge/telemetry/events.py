@@ -540,4 +540,6 @@ class StateSetAside(Event):
 
     def __text__(self) -> str:
         where = f", kept as {self.set_aside}" if self.set_aside else ""
-        return f"state unusable{where}: {self.failure}; used instead: {self.source}; lost: {self.lost}"
+        return (
+            f"state unusable{where}: {self.failure}; used instead: {self.source}; lost: {self.lost}"
+        )

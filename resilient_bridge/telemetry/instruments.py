@@ -14,7 +14,24 @@ import attrs
 
 Sort: TypeAlias = Literal["counter", "histogram", "gauge"]
 
-SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0)
+SECONDS: Final = (
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.075,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+    30.0,
+    60.0,
+)
 """The bucket boundaries that OpenTelemetry advises for an HTTP client, and two more for calls with
 retries.
 """

@@ -69,14 +69,18 @@ class LineRate:
         """
         counts: list[tuple[str, int]] = []
         for kind, interval in list(self._intervals.items()):
-            if (at_end or interval.is_over(now, self.per)) and self._intervals.pop(kind, None) is interval:
+            if (at_end or interval.is_over(now, self.per)) and self._intervals.pop(
+                kind, None
+            ) is interval:
                 counts.append((kind, interval.omitted))
         return [(kind, count) for kind, count in counts if count]
 
     @property
     def next_end(self) -> float | None:
         """When the next interval is over that has omitted a line; None if there is none."""
-        ends = (interval.begin + self.per for interval in self._intervals.values() if interval.omitted)
+        ends = (
+            interval.begin + self.per for interval in self._intervals.values() if interval.omitted
+        )
         return min(ends, default=None)
 
 

@@ -93,7 +93,9 @@ class Measures:
     # ---- calls ------------------------------------------------------------------------------------------------------
 
     def _call_finished(self, event: Any, found: list[Measurement]) -> None:
-        outcome = "ok_after_retry" if event.outcome == "ok" and event.attempts > 1 else event.outcome
+        outcome = (
+            "ok_after_retry" if event.outcome == "ok" and event.attempts > 1 else event.outcome
+        )
         labels = (event.name, outcome)
         found += (
             Measurement(known.CALLS, 1, labels),

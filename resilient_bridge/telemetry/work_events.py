@@ -251,4 +251,6 @@ class ModeChanged(Event):
         return "warning" if self.reason == "failure" else ""
 
     def __text__(self) -> str:
-        return f"{self.feature}: {self.mode or 'given up'} instead of {self.previous}: {self.failure}"
+        return (
+            f"{self.feature}: {self.mode or 'given up'} instead of {self.previous}: {self.failure}"
+        )

@@ -102,7 +102,9 @@ class _Seen:
 def _run(call: Callable[[str], Any], answers: list[int | HTTPFault], body: object) -> _Seen:
     """Run it once, in a new thread with the caller's context and without its event loop."""
     with HTTPServer(*answers, body=body) as server, ThreadPoolExecutor(1) as thread:
-        result, error = thread.submit(contextvars.copy_context().run, _ended, call, server.url).result()
+        result, error = thread.submit(
+            contextvars.copy_context().run, _ended, call, server.url
+        ).result()
         return _Seen(server.effects.copy(), len(server.seen), result, error)
 
 

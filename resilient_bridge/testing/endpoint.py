@@ -30,7 +30,9 @@ _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER with which a close is a res
 class SimulatedSocket:
     """The socket in `get_extra_info("socket")` and `server.sockets`: names and options only."""
 
-    def __init__(self, family: socket.AddressFamily, name: Address, peer: Address | None = None) -> None:
+    def __init__(
+        self, family: socket.AddressFamily, name: Address, peer: Address | None = None
+    ) -> None:
         self.family = family
         self.type = socket.SOCK_STREAM
         self.proto = socket.IPPROTO_TCP
@@ -200,7 +202,9 @@ class SimulatedTransport(_FlowControlMixin):
         self._finish(error)
 
     def _fatal(self, error: Exception, message: str) -> None:
-        self._timeline.call_exception_handler({"message": message, "exception": error, "transport": self})
+        self._timeline.call_exception_handler(
+            {"message": message, "exception": error, "transport": self}
+        )
         self.fail(error)
 
     def pump(self) -> None:

@@ -25,7 +25,9 @@ from .timeline import stream
 
 LinkFault = Literal["abort", "fin", "blackhole", "vanish", "garbage"]
 NetworkFault = Literal["delay", "throttle", "refuse", "syn_blackhole", "accept_close"]
-ServerFault = Literal["restart", "lose_sessions", "expire_sessions", "truncate_replay", "step_clock"]
+ServerFault = Literal[
+    "restart", "lose_sessions", "expire_sessions", "truncate_replay", "step_clock"
+]
 Kind = LinkFault | NetworkFault | ServerFault
 """What a fault does."""
 
@@ -81,9 +83,7 @@ class ScriptedFault:
             for field in fields
             if getattr(self, field.name) != field.default
         ]
-        return (
-            f"ScriptedFault({', '.join([repr(self.kind), *(f'{name}={value!r}' for name, value in parts)])})"
-        )
+        return f"ScriptedFault({', '.join([repr(self.kind), *(f'{name}={value!r}' for name, value in parts)])})"
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -110,7 +110,9 @@ class Faults:
         """Refuse numbers that do not make a plan."""
         for index, fault in enumerate(self.script or ()):
             if not isinstance(fault, ScriptedFault):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise config_error(f"script[{index}]", "a fault of resilient_bridge.testing.faults", fault)
+                raise config_error(
+                    f"script[{index}]", "a fault of resilient_bridge.testing.faults", fault
+                )
         for name in ("rate", "until"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise config_error(name, "a finite number of at least 0", getattr(self, name))
@@ -155,7 +157,10 @@ def _draw(draws: list[float], until: float) -> ScriptedFault:
     )
     seconds = _spread(draws[2], 0.5, 40.0)
     fault = ScriptedFault(
-        kind, at=0.0, way=directions[int(draws[1] * len(directions))], amount=_amount(kind, draws[3])
+        kind,
+        at=0.0,
+        way=directions[int(draws[1] * len(directions))],
+        amount=_amount(kind, draws[3]),
     )
     is_coin = [draw < 0.5 for draw in draws]
     if kind not in _LINK or is_coin[4]:
@@ -213,7 +218,9 @@ class FaultRun:
         self._context = copy_context()
         self._waiting = [fault for fault in faults.plan if fault.at is None]
         self._timers = [
-            loop.call_at(fault.at, self._fire, fault) for fault in faults.plan if fault.at is not None
+            loop.call_at(fault.at, self._fire, fault)
+            for fault in faults.plan
+            if fault.at is not None
         ]
         # without a plan the faults come from the program itself, which may have made some already
         if faults.plan:
@@ -300,7 +307,9 @@ class FaultRun:
             case _:
                 self._orders.append(method)
         if self._clerk is None or self._clerk.done():
-            self._clerk = self._loop.create_task(self._carry_out(), name="faults", context=self._context)
+            self._clerk = self._loop.create_task(
+                self._carry_out(), name="faults", context=self._context
+            )
         return True
 
     async def _carry_out(self) -> None:

@@ -71,7 +71,9 @@ class HTTPServer:
 
     def __init__(self, *answers: int | HTTPFault, body: object = None) -> None:
         for index, answer in enumerate(answers):
-            if not isinstance(answer, HTTPFault) and not (is_count(answer) and 200 <= answer <= 599):
+            if not isinstance(answer, HTTPFault) and not (
+                is_count(answer) and 200 <= answer <= 599
+            ):
                 raise config_error(
                     f"HTTPServer.answers[{index}]",
                     "a status from 200 to 599, or an HTTPFault",
@@ -101,7 +103,10 @@ class HTTPServer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -122,7 +127,9 @@ class HTTPServer:
             is_effect = answer.has_effect if isinstance(answer, HTTPFault) else answer < 400
             if method not in _SAFE and is_effect:
                 self.effects[f"{method} {path}"] += 1
-            self.seen.append(f"{method} {path}: {answer.value if isinstance(answer, HTTPFault) else answer}")
+            self.seen.append(
+                f"{method} {path}: {answer.value if isinstance(answer, HTTPFault) else answer}"
+            )
             return answer
 
     @property
@@ -192,7 +199,9 @@ class _Handler(QuietHandler):
         if fault is HTTPFault.LIMITED:
             self.send_header("Retry-After", "0")
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(owner.body) + (9 if fault is HTTPFault.CUT else 0)))
+        self.send_header(
+            "Content-Length", str(len(owner.body) + (9 if fault is HTTPFault.CUT else 0))
+        )
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()

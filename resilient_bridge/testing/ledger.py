@@ -77,7 +77,9 @@ class Judgement:
                 more = "" if len(serials) <= _SHOWN else f" and {len(serials) - _SHOWN} more"
                 lines.append(f"{name}: {text}: {', '.join(map(str, serials[:_SHOWN]))}{more}")
         if self.unjudged:
-            lines.append(f"unjudged: re-joins that ended without exactly one verdict: {self.unjudged}")
+            lines.append(
+                f"unjudged: re-joins that ended without exactly one verdict: {self.unjudged}"
+            )
         return lines
 
 
@@ -112,7 +114,11 @@ class Ledger:
     """
 
     def __init__(
-        self, life: Callable[[], Hashable] = lambda: None, *, serial: str = "n", may_resend: bool = False
+        self,
+        life: Callable[[], Hashable] = lambda: None,
+        *,
+        serial: str = "n",
+        may_resend: bool = False,
     ) -> None:
         self._may_resend = may_resend
         self._life = life
@@ -222,7 +228,9 @@ class Ledger:
         reapplied, disordered = self._applications()
         applied, ever = set(self._applied), {n for n, _ in self._applied}
         return Judgement(
-            lost=tuple(n for n in self._pushed if n not in self._delivered and not self._is_covered(n)),
+            lost=tuple(
+                n for n in self._pushed if n not in self._delivered and not self._is_covered(n)
+            ),
             duplicated=tuple(self._duplicated),
             reordered=tuple(self._reordered),
             unexpected=tuple(self._unexpected),
@@ -231,7 +239,11 @@ class Ledger:
             disordered=disordered,
             unsent=tuple(sorted(ever - self._receipts.keys())),
             ghosts=tuple(
-                sorted(n for n in ever & self._receipts.keys() if self._receipts[n].state in _NOT_DELIVERED)
+                sorted(
+                    n
+                    for n in ever & self._receipts.keys()
+                    if self._receipts[n].state in _NOT_DELIVERED
+                )
             ),
             untold=tuple(n for n, receipt in self._open.items() if receipt.state == "queued"),
             unknown_unsent=tuple(self._unknown_unsent),

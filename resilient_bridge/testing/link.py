@@ -145,7 +145,11 @@ class Direction:
 
     def _is_wanted(self) -> bool:
         receiver = self.receiver
-        return receiver.is_reading() or receiver.is_gone or (receiver.is_closing() and self._ends_in_reset())
+        return (
+            receiver.is_reading()
+            or receiver.is_gone
+            or (receiver.is_closing() and self._ends_in_reset())
+        )
 
     def _ends_in_reset(self) -> bool:
         return bool(self._queue) and self._queue[-1][1] is Sign.RESET
@@ -261,7 +265,10 @@ class Direction:
 
     def holds_reset(self) -> bool:
         """Return whether a reset has arrived that a paused reader has not seen."""
-        return self._ends_in_reset() and max(self._queue[-1][0], self.frozen_until) <= self._loop.time()
+        return (
+            self._ends_in_reset()
+            and max(self._queue[-1][0], self.frozen_until) <= self._loop.time()
+        )
 
     def holds_data(self) -> bool:
         return self._is_due() and isinstance(self._queue[0][1], bytes)
@@ -319,7 +326,11 @@ class Link:
         for direction in self.directions(way):
             direction.sender.write_foreign(data)
 
-    def cut_after(self, count: int, how: Literal["abort", "fin"] = "abort", way: Way = "down") -> None:
+    def cut_after(
+        self, count: int, how: Literal["abort", "fin"] = "abort", way: Way = "down"
+    ) -> None:
         """Cut after `count` bytes of that direction; the rest is lost."""
         for direction in self.directions(way):
-            direction.when("byte", count, self.abort if how == "abort" else lambda: self.fin(lose=True))
+            direction.when(
+                "byte", count, self.abort if how == "abort" else lambda: self.fin(lose=True)
+            )

@@ -46,7 +46,9 @@ class SimulatedLoop(Timeline):
         """
         self.network.cut(how, seconds)
 
-    def run_in_executor(self, executor: object, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+    def run_in_executor(
+        self, executor: object, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
         """Run the function in this thread, up to 1 ms later.
 
         It never runs in the same iteration as the call, because a real thread may not either.
@@ -83,7 +85,11 @@ class SimulatedLoop(Timeline):
         infos: list[AddressInfo] = []
         for address in await self.network.resolve(name):
             kind = socket.AF_INET6 if ":" in address else socket.AF_INET
-            endpoint: Address = (address, int(port or 0), *((0, 0) if kind is socket.AF_INET6 else ()))
+            endpoint: Address = (
+                address,
+                int(port or 0),
+                *((0, 0) if kind is socket.AF_INET6 else ()),
+            )
             if family in {0, kind}:
                 infos.append((kind, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", endpoint))
         if not infos:

@@ -67,7 +67,9 @@ class LoopbackHTTPServer(ThreadingHTTPServer, Generic[Owner]):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def process_request_thread(self, request: socket.socket, client_address: tuple[str, int]) -> None:  # type: ignore[override]
+    def process_request_thread(  # type: ignore[override]
+        self, request: socket.socket, client_address: tuple[str, int]
+    ) -> None:
         self._open.add(request)
         try:
             super().process_request_thread(request, client_address)

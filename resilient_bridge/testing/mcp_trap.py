@@ -66,8 +66,16 @@ class Trap:
     @property
     def command(self) -> tuple[str, ...]:
         """The command of the server over standard input and output."""
-        plan = ["--plan", ",".join(step.value for step in self.plan.steps)] if self.plan.steps else []
-        module = (sys.executable, "-m", "resilient_bridge.testing.mcp_trap", "--ledger", str(self.ledger))
+        plan = (
+            ["--plan", ",".join(step.value for step in self.plan.steps)] if self.plan.steps else []
+        )
+        module = (
+            sys.executable,
+            "-m",
+            "resilient_bridge.testing.mcp_trap",
+            "--ledger",
+            str(self.ledger),
+        )
         return (*module, "--seed", str(self.plan.seed), "--rate", str(self.plan.rate), *plan)
 
     @contextmanager
@@ -151,12 +159,20 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--ledger", required=True, metavar="FILE", help="what the tools did, one JSON a line")
+    parser.add_argument(
+        "--ledger", required=True, metavar="FILE", help="what the tools did, one JSON a line"
+    )
     parser.add_argument("--seed", type=int, default=0, help="which calls fail, and how")
-    parser.add_argument("--rate", type=float, default=0.5, help="how many of them, 0 to 1 (default 0.5)")
+    parser.add_argument(
+        "--rate", type=float, default=0.5, help="how many of them, 0 to 1 (default 0.5)"
+    )
     names = ", ".join(kind.value for kind in TrapStrike)
-    parser.add_argument("--plan", metavar="STEP,…", help=f"instead of a seed, one step a call: {names}")
-    parser.add_argument("--http", type=int, metavar="PORT", help="streamable HTTP on 127.0.0.1; 0: any port")
+    parser.add_argument(
+        "--plan", metavar="STEP,…", help=f"instead of a seed, one step a call: {names}"
+    )
+    parser.add_argument(
+        "--http", type=int, metavar="PORT", help="streamable HTTP on 127.0.0.1; 0: any port"
+    )
     parser.add_argument(
         "--away", type=float, default=_AWAY, metavar="SECONDS", help="how long it is gone over HTTP"
     )

@@ -54,7 +54,10 @@ class TrapOverHTTP:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         with self._lock:
             self.closed.set()
@@ -171,7 +174,9 @@ class _Handler(QuietHandler):
 
     def _refuse(self, message: dict[str, Any]) -> None:
         error = {"code": -32001, "message": "Session not found"}
-        self._reply(404, json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}).encode())
+        self._reply(
+            404, json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "error": error}).encode()
+        )
 
     def _stream(self, body: bytes, *, is_cut: bool) -> None:
         self.send_response(200)
@@ -180,11 +185,18 @@ class _Handler(QuietHandler):
         self.end_headers()
         self.close_connection = True
         noise = b": a comment\n\nevent: unknown\ndata: not JSON\n\n"
-        self.wfile.write(b": begun\n\n" if is_cut else noise + b"event: message\ndata: " + body + b"\n\n")
+        self.wfile.write(
+            b": begun\n\n" if is_cut else noise + b"event: message\ndata: " + body + b"\n\n"
+        )
         self.wfile.flush()
 
     def _reply(
-        self, status: int, body: bytes, headers: dict[str, str] | None = None, *, length: int | None = None
+        self,
+        status: int,
+        body: bytes,
+        headers: dict[str, str] | None = None,
+        *,
+        length: int | None = None,
     ) -> None:
         self.send_response(status)
         for name, value in (headers or {}).items():

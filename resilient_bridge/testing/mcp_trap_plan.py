@@ -40,7 +40,9 @@ class TrapStrike(Enum):
 
 
 _HTTP_ONLY: Final = frozenset({TrapStrike.FORGOTTEN, TrapStrike.CUT, TrapStrike.RESET})
-ON_HTTP: Final = tuple(kind for kind in TrapStrike if kind not in {TrapStrike.ANSWER, TrapStrike.EXIT0})
+ON_HTTP: Final = tuple(
+    kind for kind in TrapStrike if kind not in {TrapStrike.ANSWER, TrapStrike.EXIT0}
+)
 ON_STDIO: Final = tuple(kind for kind in TrapStrike if kind not in {TrapStrike.ANSWER, *_HTTP_ONLY})
 
 

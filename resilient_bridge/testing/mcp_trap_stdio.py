@@ -26,7 +26,9 @@ def serve_stdio(file: Path, plan: Plan) -> None:
     for line in sys.stdin.buffer:
         try:
             message = json.loads(line)
-        except ValueError:  # a line that is no message; what `answer` raises is a defect of the trap
+        except (
+            ValueError
+        ):  # a line that is no message; what `answer` raises is a defect of the trap
             continue
         answer, strike = server.answer(message)
         if answer is not None:

@@ -32,7 +32,12 @@ _MARKER: Final = {
 def _tool(name: str, description: str, annotations: dict[str, bool], *fields: str) -> Message:
     properties = {field: _MARKER if field == "marker" else _TEXT for field in fields}
     schema = {"type": "object", "properties": properties, "required": list(fields)}
-    return {"name": name, "description": description, "inputSchema": schema, "annotations": annotations}
+    return {
+        "name": name,
+        "description": description,
+        "inputSchema": schema,
+        "annotations": annotations,
+    }
 
 
 _WRITE: Final = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False}
@@ -46,7 +51,9 @@ TOOLS: Final = (
     ),
     _tool("list_orders", "List the markers of all orders.", {"readOnlyHint": True}),
 )
-_FIELDS: Final[dict[str, list[str]]] = {tool["name"]: tool["inputSchema"]["required"] for tool in TOOLS}
+_FIELDS: Final[dict[str, list[str]]] = {
+    tool["name"]: tool["inputSchema"]["required"] for tool in TOOLS
+}
 _INFO: Final = {"name": "mcp-trap", "title": "A trap for blind repeats", "version": "1"}
 
 
@@ -77,7 +84,11 @@ class TrapServer:
             answer["result"], strike = self._call(params)
         elif version not in (None, MODERN):
             data = {"supported": [MODERN], "requested": version}
-            answer["error"] = {"code": -32022, "message": "unsupported protocol version", "data": data}
+            answer["error"] = {
+                "code": -32022,
+                "message": "unsupported protocol version",
+                "data": data,
+            }
         elif (result := _result(message["method"], params)) is not None:
             answer["result"] = result
         else:
@@ -88,7 +99,9 @@ class TrapServer:
 
     def _call(self, params: Message) -> tuple[Message, TrapStrike]:
         name, arguments = str(params.get("name")), as_object(params.get("arguments"))
-        missing = [field for field in _FIELDS.get(name, []) if not isinstance(arguments.get(field), str)]
+        missing = [
+            field for field in _FIELDS.get(name, []) if not isinstance(arguments.get(field), str)
+        ]
         if name not in _FIELDS or missing:
             text = f"wanted texts for {', '.join(missing)}" if missing else f"no such tool: {name}"
             return _content(f"nothing was done: {text}", is_error=True), TrapStrike.ANSWER
@@ -122,7 +135,11 @@ def _result(method: str, params: Message) -> Message | None:
     if method == "initialize":
         wanted = params.get("protocolVersion")
         version = wanted if wanted in LEGACY else LEGACY[0]
-        return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": dict(_INFO)}
+        return {
+            "protocolVersion": version,
+            "capabilities": {"tools": {}},
+            "serverInfo": dict(_INFO),
+        }
     if method == "server/discover":
         offer: Message = {
             "supportedVersions": [MODERN],

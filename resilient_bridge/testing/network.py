@@ -85,8 +85,12 @@ class Network:
             self._next_port += 1
             port = self._next_port
         if (host, port) in self._listeners:
-            raise OSError(errno.EADDRINUSE, f"error while attempting to bind on address {address}: in use")
-        listener = Listener(self._loop, factory, SimulatedSocket(family, (host, port, *address[2:])))
+            raise OSError(
+                errno.EADDRINUSE, f"error while attempting to bind on address {address}: in use"
+            )
+        listener = Listener(
+            self._loop, factory, SimulatedSocket(family, (host, port, *address[2:]))
+        )
         self._listeners[host, port] = listener
         listener.on_close = lambda: self._forget(host, port)
         return listener
@@ -156,7 +160,9 @@ class Network:
         self.connections += 1
         here = (str(address[0]), 50_000 + self.connections, *address[2:])
         link = Link(self._loop, self.connections, self.weather)
-        client = SimulatedTransport(self._loop, SimulatedSocket(family, here, address), link.down, link.up)
+        client = SimulatedTransport(
+            self._loop, SimulatedSocket(family, here, address), link.down, link.up
+        )
         sock = SimulatedSocket(family, address, here)
         server = accepting.copy().run(SimulatedTransport, self._loop, sock, link.up, link.down)
         link.join(client, server)

@@ -30,7 +30,9 @@ class FaultProxy:
     """
 
     @taught
-    def __init__(self, target_host: str, target_port: int, *, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, target_host: str, target_port: int, *, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
         """Set the target and the port to listen on; port 0 takes a free one and keeps it."""
         self.host = host
         self.port = port
@@ -51,7 +53,10 @@ class FaultProxy:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Stop listening, reset the open connections, and return when every task has ended."""
         self.refuse()
@@ -80,7 +85,9 @@ class FaultProxy:
         connection.
         """
         for plan in plans:
-            self._script.append(() if plan is None else (plan,) if isinstance(plan, Fault) else tuple(plan))
+            self._script.append(
+                () if plan is None else (plan,) if isinstance(plan, Fault) else tuple(plan)
+            )
 
     def every(self, *faults: Fault) -> None:
         """Apply a fault to all coming connections that are not in the script, until `heal()`."""
@@ -122,7 +129,9 @@ class FaultProxy:
         self._cancel_relisten()
         if self._listener is not None:
             return
-        listener = socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET, socket.SOCK_STREAM)
+        listener = socket.socket(
+            socket.AF_INET6 if ":" in self.host else socket.AF_INET, socket.SOCK_STREAM
+        )
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.setblocking(False)
@@ -140,7 +149,9 @@ class FaultProxy:
             self._accepting = loop.create_task(self._accept_each(listener))
 
     def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # BlockingIOError: none left; ECONNABORTED: it is gone already
+        with contextlib.suppress(
+            OSError
+        ):  # BlockingIOError: none left; ECONNABORTED: it is gone already
             while True:
                 client, _ = listener.accept()
                 self._take(client)

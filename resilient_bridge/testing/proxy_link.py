@@ -73,7 +73,9 @@ class Fault:
         return cls("delay", direction, after=after, seconds=seconds)
 
     @classmethod
-    def throttle(cls, bytes_per_second: int, direction: Directions = "both", *, after: int = 0) -> Fault:
+    def throttle(
+        cls, bytes_per_second: int, direction: Directions = "both", *, after: int = 0
+    ) -> Fault:
         """Pass at most this many bytes per second."""
         return cls("throttle", direction, after=after, rate=bytes_per_second)
 
@@ -90,7 +92,9 @@ class _Pipe:
 
     def __init__(self, name: Way) -> None:
         self.name: Way = name
-        self.queue: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(_QUEUED_CHUNKS)  # None: a reset
+        self.queue: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(
+            _QUEUED_CHUNKS
+        )  # None: a reset
         self.gate = asyncio.Event()
         self.gate.set()
         self.lifted = asyncio.Event()
@@ -121,7 +125,9 @@ class _Pipe:
         if self._hole is not None:
             self._hole.cancel()
         self._hole = (
-            None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.gate.set)
+            None
+            if seconds is None
+            else asyncio.get_running_loop().call_later(seconds, self.gate.set)
         )
 
     async def pause_until(self, instant: float) -> None:

@@ -24,7 +24,10 @@ class _Recording(AbstractContextManager[list[events.Event]]):
         return self._collected
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._listening.__exit__(kind, error, trace)
 

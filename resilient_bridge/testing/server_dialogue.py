@@ -21,7 +21,13 @@ Phase = Literal["connected", "authenticated", "joined"]
 _EXPECTED: Final[Mapping[Phase, list[str]]] = {
     "connected": ["auth"],
     "authenticated": ["session_join", "heartbeat_ping", "health_check"],
-    "joined": ["session_join", "heartbeat_ping", "health_check", "request_replay", "session messages"],
+    "joined": [
+        "session_join",
+        "heartbeat_ping",
+        "health_check",
+        "request_replay",
+        "session messages",
+    ],
 }
 _NOT_FOUND: Final = [
     "Check session ID spelling",
@@ -118,10 +124,16 @@ class Dialogue:
         code = memory.behaviour.auth_error
         if code is None and memory.token is not None:
             value = message["payload"].get("token")
-            if not isinstance(value, str) or not hmac.compare_digest(value.encode(), memory.token.encode()):
+            if not isinstance(value, str) or not hmac.compare_digest(
+                value.encode(), memory.token.encode()
+            ):
                 code = "AUTH_INVALID_TOKEN"
         if code is not None:
-            refusal = {"code": code, "message": "authentication refused", "recoverable": "EXPIRED" in code}
+            refusal = {
+                "code": code,
+                "message": "authentication refused",
+                "recoverable": "EXPIRED" in code,
+            }
             self._answer("connection_error", refusal, message["id"])
             if memory.behaviour.auth_refusal == "closed":
                 self._line.end(4001, "authentication refused")
@@ -183,10 +195,15 @@ class Dialogue:
             return
         # the specification sends nothing rather than an empty buffer
         if self._memory.replay(session, None):
-            as_strings = behaviour.replay_entries == "strings" or behaviour.replay == "verbatim_seed"
+            as_strings = (
+                behaviour.replay_entries == "strings" or behaviour.replay == "verbatim_seed"
+            )
             self._send(
                 lambda: replay_frame(
-                    self._memory.replay(session, None), as_strings=as_strings, ident=None, stamp=None
+                    self._memory.replay(session, None),
+                    as_strings=as_strings,
+                    ident=None,
+                    stamp=None,
                 )
             )
 
@@ -210,7 +227,8 @@ class Dialogue:
         def answer() -> str:
             return replay_frame(
                 memory.replay(session, instant),
-                as_strings=behaviour.replay_entries == "strings" or behaviour.replay == "verbatim_seed",
+                as_strings=behaviour.replay_entries == "strings"
+                or behaviour.replay == "verbatim_seed",
                 ident=ident if behaviour.replay_ids else None,
                 stamp=memory.stamps.show(memory.stamps.now(), behaviour),
             )

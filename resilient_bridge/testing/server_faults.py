@@ -52,8 +52,12 @@ class Behaviour:
     replay_bytes: int = 100 * 1024
     replay_age: float = 1800.0
     dedupe_window: float = 300.0
-    max_frame_bytes: int = 1 << 20  # larger frames end the connection with 1009; read when the bridge starts
-    starting_for: float = 0.0  # seconds after a start in which /health says "starting" and no link is taken
+    max_frame_bytes: int = (
+        1 << 20
+    )  # larger frames end the connection with 1009; read when the bridge starts
+    starting_for: float = (
+        0.0  # seconds after a start in which /health says "starting" and no link is taken
+    )
     dedupes: bool = True  # False runs each copy of a message that arrives twice
     # whether session_joined says `dedupes`; a bridge that does not dedupe never does
     says_dedupes: bool = True
@@ -63,8 +67,12 @@ class Behaviour:
     reject_upgrade: int | None = None  # an HTTP status instead of 101
     retry_after: str | None = None  # the Retry-After header of such an answer, verbatim
     reject_code: str | None = None  # with a code, the answer's body is the seed's JSON error (R9)
-    accept_then_close: int | None = None  # a close code; 1006 is a reset, 1005 a close frame without a code
-    close_at: Literal["accept", "auth", "join"] = "accept"  # when: at once, or instead of that step's answer
+    accept_then_close: int | None = (
+        None  # a close code; 1006 is a reset, 1005 a close frame without a code
+    )
+    close_at: Literal["accept", "auth", "join"] = (
+        "accept"  # when: at once, or instead of that step's answer
+    )
     auth_error: str | None = None  # the code of a connection_error, whatever the token
     # what becomes of the connection after a connection_error
     auth_refusal: Literal["closed", "open"] = "closed"
@@ -80,12 +88,16 @@ class Behaviour:
     ack_foreign: bool = False  # ... by one for a message of another session
     ack_backwards: bool = False  # ... by the previous ack again
     buffer_acks: bool = False  # whether confirmations enter the replay buffer too
-    buffer_answers: bool = True  # ... and answers to requests, which may be produced while the link dies
+    buffer_answers: bool = (
+        True  # ... and answers to requests, which may be produced while the link dies
+    )
     never_pong: bool = False
     pong_twice: bool = False
 
     # ---- replay
-    replay: ReplayMode = attrs.field(default="correct", validator=attrs.validators.in_(get_args(ReplayMode)))
+    replay: ReplayMode = attrs.field(
+        default="correct", validator=attrs.validators.in_(get_args(ReplayMode))
+    )
     replay_entries: Literal["objects", "strings"] = "objects"
     # "timestamp": sorted by it, newest first where it is equal, as ORDER BY may; "type": sorted by
     # timestamp and type
@@ -93,9 +105,13 @@ class Behaviour:
     # entries of others that each answer holds besides, spread over it; never sent live
     foreign_entries: int = 0
     replay_ids: bool = True  # whether an answer carries the id of its request
-    push_buffer: bool = True  # the seed's server pushes the whole buffer when a session is re-attached
+    push_buffer: bool = (
+        True  # the seed's server pushes the whole buffer when a session is re-attached
+    )
     answer_twice: bool = False
-    replay_delay: float = 0.0  # the snapshot is taken at once and sent later, so live frames come first
+    replay_delay: float = (
+        0.0  # the snapshot is taken at once and sent later, so live frames come first
+    )
     truncate_to: int = 1
     # the real bridge: no sessions, no replay, no acks, no server_id (see `refused`)
     no_session_memory: bool = False
@@ -108,7 +124,9 @@ class Behaviour:
     timestamp_mode: StampMode = attrs.field(
         default="normal", validator=attrs.validators.in_(get_args(StampMode))
     )
-    duplicate_ids: Literal["none", "repeat", "conflict"] = "none"  # sent twice; or one id, other payload
+    duplicate_ids: Literal["none", "repeat", "conflict"] = (
+        "none"  # sent twice; or one id, other payload
+    )
     poison: str | None = None  # a frame that contains this text ends the connection ...
     poison_code: int = 1011  # ... with this close code
 

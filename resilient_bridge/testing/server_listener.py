@@ -72,13 +72,17 @@ class Bridge(Protocol):
 class Listener:
     """Accepts connections while it is ready, and runs the bridge's conversation on each."""
 
-    def __init__(self, bridge: Bridge, host: str, port: int, ssl: ssl_module.SSLContext | None) -> None:
+    def __init__(
+        self, bridge: Bridge, host: str, port: int, ssl: ssl_module.SSLContext | None
+    ) -> None:
         self._bridge = bridge
         self._host = host
         self._ssl = ssl
         self._tasks = Tasks()
         self._server: Server | None = None
-        self._raw: dict[ServerConnection, None] = {}  # every TCP connection, the unfinished ones too
+        self._raw: dict[
+            ServerConnection, None
+        ] = {}  # every TCP connection, the unfinished ones too
         self._ready_at = 0.0
         self._dark_until = 0.0
         self._is_dark_silent = False
@@ -195,7 +199,9 @@ class Listener:
         finally:
             del self.links[link]
 
-    async def _process_request(self, connection: ServerConnection, request: Request) -> Response | None:
+    async def _process_request(
+        self, connection: ServerConnection, request: Request
+    ) -> Response | None:
         now = asyncio.get_running_loop().time()
         is_up = self.state == "ready" and now >= self._ready_at
         word = self.state if self.state == "stopping" else "ready" if is_up else "starting"
@@ -220,7 +226,9 @@ class Listener:
             reset(connection)
             await connection.wait_closed()
 
-    def _process_response(self, _connection: ServerConnection, _request: Request, response: Response) -> None:
+    def _process_response(
+        self, _connection: ServerConnection, _request: Request, response: Response
+    ) -> None:
         # the library prints the machine's time: the bridge has a clock of its own
         del response.headers["Date"]
         response.headers["Date"] = email.utils.formatdate(self._bridge.seconds(), usegmt=True)
@@ -240,7 +248,10 @@ class EmbeddedBridge:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.aclose()
 

@@ -125,7 +125,9 @@ class Log:
             return Answer([entry.text for entry in self._entries if entry.at >= first], is_complete)
         # Times go backwards when the clock is set: the answer is everything from the first event
         # that fits.
-        start = next((n for n, entry in enumerate(self._entries) if entry.at >= first), len(self._entries))
+        start = next(
+            (n for n, entry in enumerate(self._entries) if entry.at >= first), len(self._entries)
+        )
         return Answer(self.texts[start:], is_complete)
 
     def _after_id(self, asked: object) -> Answer:

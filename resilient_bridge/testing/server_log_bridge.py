@@ -168,7 +168,9 @@ class LogBridge(EmbeddedBridge):
         await self._listener.give_way(len(self._pushed))
         return at
 
-    async def cut(self, how: Literal["abort", "fin", "blackhole"] = "abort", *, seconds: float = 0.0) -> None:
+    async def cut(
+        self, how: Literal["abort", "fin", "blackhole"] = "abort", *, seconds: float = 0.0
+    ) -> None:
         """Cut every link: a TCP reset, an end of stream, or silence in both directions.
 
         For `seconds` new connections are reset, or get no answer in a black hole. The black hole

@@ -126,7 +126,9 @@ def _fits(template: object, value: object, found: list[Any]) -> bool:
             return False
         fields = cast("dict[str, object]", value)
         wanted = cast("Mapping[str, object]", template)
-        return all(name in fields and _fits(part, fields[name], found) for name, part in wanted.items())
+        return all(
+            name in fields and _fits(part, fields[name], found) for name, part in wanted.items()
+        )
     if isinstance(template, list):
         parts = cast("list[object]", template)
         if not isinstance(value, list):

@@ -61,7 +61,9 @@ class ReplayBuffer:
         if exclusive:
             return [entry.text for entry in self._entries if entry.stamp > instant]
         # a stamp is rounded down, so `since` is too: 05.500 must not hide what was printed as 05
-        return [entry.text for entry in self._entries if entry.stamp >= instant - instant % entry.step]
+        return [
+            entry.text for entry in self._entries if entry.stamp >= instant - instant % entry.step
+        ]
 
 
 class SeedBuffer:
@@ -106,7 +108,9 @@ def ordered(texts: list[str], order: str) -> list[str]:
     return [text for _, text in rows]
 
 
-def replay_frame(texts: list[str], *, as_strings: bool, ident: str | None, stamp: str | None) -> str:
+def replay_frame(
+    texts: list[str], *, as_strings: bool, ident: str | None, stamp: str | None
+) -> str:
     """Return a replay_buffer message around these texts, without encoding them again."""
     head = '{"type":"replay_buffer",'
     if ident is not None:

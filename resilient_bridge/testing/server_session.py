@@ -86,10 +86,16 @@ class BridgeMemory:
         message["payload"] = payload
         return message
 
-    def push(self, kind: str, payload: Mapping[str, Any], ident: str | None, to: str | None) -> Message:
+    def push(
+        self, kind: str, payload: Mapping[str, Any], ident: str | None, to: str | None
+    ) -> Message:
         """Push a message to a session: into its buffer, and out if it is attached."""
         name = self._addressee(to)
-        if self.behaviour.duplicate_ids == "conflict" and ident is not None and self._last_id is not None:
+        if (
+            self.behaviour.duplicate_ids == "conflict"
+            and ident is not None
+            and self._last_id is not None
+        ):
             ident = self._last_id
         message = self.message(kind, payload, ident)
         text = ENCODE(message)
@@ -101,7 +107,11 @@ class BridgeMemory:
         return message
 
     def pushed_to(self, session: str) -> list[Message]:
-        return [message for message, owner in zip(self.pushed, self._owners, strict=True) if owner == session]
+        return [
+            message
+            for message, owner in zip(self.pushed, self._owners, strict=True)
+            if owner == session
+        ]
 
     def _addressee(self, to: str | None) -> str:
         if self.behaviour.no_session_memory:
@@ -152,7 +162,9 @@ class BridgeMemory:
     def _mixed(self, texts: list[str]) -> list[str]:
         """Return the entries mixed with entries of other sessions."""
         for n in range(self.behaviour.foreign_entries):
-            entry = self.message("foreign_event", {"foreign": n}, None if n % 2 else new_id(self.rng))
+            entry = self.message(
+                "foreign_event", {"foreign": n}, None if n % 2 else new_id(self.rng)
+            )
             texts.insert(self.rng.randrange(len(texts) + 1), ENCODE(entry))
         return texts
 

@@ -24,7 +24,9 @@ Violation = dict[str, Any]
 ENCODE: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _TYPE: Final = re.compile(r"[a-z_]+")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_ISO: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_ISO: Final = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII
+)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONG: Final = 200  # characters of a refused value that an error shows
 
@@ -42,7 +44,11 @@ class FrameError(Exception):
 
     def __init__(self, constraint: str, received: object) -> None:
         super().__init__(f"{constraint} expected")
-        self.violation: Violation = {"field": "frame", "constraint": constraint, "received": _short(received)}
+        self.violation: Violation = {
+            "field": "frame",
+            "constraint": constraint,
+            "received": _short(received),
+        }
 
 
 def _short(value: object) -> object:
@@ -93,7 +99,9 @@ def violations(message: Message) -> list[Violation]:
     if "payload" not in message:
         found.append({"field": "payload", "constraint": "required", "received": None})
     elif type(message["payload"]) is not dict:
-        found.append({"field": "payload", "constraint": "object", "received": _short(message["payload"])})
+        found.append(
+            {"field": "payload", "constraint": "object", "received": _short(message["payload"])}
+        )
     return found
 
 
@@ -141,7 +149,10 @@ class Stamps:
             return None
         second, rest = divmod(milliseconds, 1000)
         if second != self._second:  # formatting a date costs more than the rest of a message
-            self._second, self._printed = second, (_EPOCH + timedelta(seconds=second)).isoformat()[:19]
+            self._second, self._printed = (
+                second,
+                (_EPOCH + timedelta(seconds=second)).isoformat()[:19],
+            )
         fraction = f".{rest:03d}" if behaviour.timestamps == "ms" else ""
         if behaviour.timestamp_mode == "normal":
             return f"{self._printed}{fraction}Z"

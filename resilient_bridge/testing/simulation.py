@@ -32,7 +32,11 @@ _COLLECT_EVERY: Final = 64
 
 @overload
 def simulate(
-    main: Callable[[BridgeServer], Coroutine[Any, Any, T]], /, *, seed: int = 0, faults: Faults | None = None
+    main: Callable[[BridgeServer], Coroutine[Any, Any, T]],
+    /,
+    *,
+    seed: int = 0,
+    faults: Faults | None = None,
 ) -> T: ...
 
 
@@ -156,12 +160,16 @@ class Simulation:
             self._problems.append(f"what was left did not end when cancelled: {error}")
         return result
 
-    async def _scenario(self, loop: SimulatedLoop, main: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    async def _scenario(
+        self, loop: SimulatedLoop, main: Callable[[Any], Coroutine[Any, Any, T]]
+    ) -> T:
         async with self._server(wall=loop.true_time, rng=stream(self.seed, "server")) as server:
             fault_run = FaultRun(self.faults or Faults(script=()), loop, server)
             self.faults_fired = fault_run.fired
             try:
-                result = await loop.create_task(main(server), name="main", context=self._environment(loop))
+                result = await loop.create_task(
+                    main(server), name="main", context=self._environment(loop)
+                )
             finally:
                 self.virtual_seconds = loop.time()
                 await fault_run.finish()
@@ -180,7 +188,9 @@ class Simulation:
     def _environment(self, loop: SimulatedLoop) -> Context:
         """Return the context where client and policies use this run's clocks and random streams."""
         context = copy_context()
-        context.run(enter_simulation, loop, stream(self.seed, "policies"), stream(self.seed, "user"))
+        context.run(
+            enter_simulation, loop, stream(self.seed, "policies"), stream(self.seed, "user")
+        )
         return context
 
     def _judge(self) -> None:

@@ -58,10 +58,14 @@ class VirtualTime(TeachesNames):
         # From about now, so that circuits that existed before keep their times; whole, so that
         # steps add up exactly.
         self._origin = float(ceil(monotonic()))
-        self._elapsed = 0.0  # the clock itself begins at 0, so that its steps are the same in each run
+        self._elapsed = (
+            0.0  # the clock itself begins at 0, so that its steps are the same in each run
+        )
         self._timers: list[tuple[float, int, _Timer]] = []
         self._order = itertools.count()
-        self._waits: list[tuple[float, int, _Timer]] = []  # of tasks: those timers that move the clock
+        self._waits: list[
+            tuple[float, int, _Timer]
+        ] = []  # of tasks: those timers that move the clock
         # The loop in which a callback checks whether anything else is ready. Weak: it may be closed
         # before that.
         self._watched: ref[asyncio.AbstractEventLoop] | None = None
@@ -119,11 +123,15 @@ class VirtualTime(TeachesNames):
         ends = self._elapsed + seconds
         # Through the loop, as its own timers: a call that never yields is not cancelled, however
         # long it takes.
-        timer = self.call_later(seconds, lambda: None if loop.is_closed() else loop.call_soon(callback))
+        timer = self.call_later(
+            seconds, lambda: None if loop.is_closed() else loop.call_soon(callback)
+        )
         timer.of_loop = loop.call_later(seconds, self._overtake, loop, ends, timer)
         return timer
 
-    def _overtake(self, loop: asyncio.AbstractEventLoop, ends: float, timer: _Timer, rounds: int = 0) -> None:
+    def _overtake(
+        self, loop: asyncio.AbstractEventLoop, ends: float, timer: _Timer, rounds: int = 0
+    ) -> None:
         """Move the clock to the end of a limit, unless something is ready: a busy machine may have
         stopped the loop for as long as the limit.
         """

@@ -165,7 +165,9 @@ def enter_world(world: World) -> tuple[Token[CallFrame], Token[World]]:
 
 
 @taught
-def virtual_time(*, seed: int = 0, start: datetime | None = None) -> AbstractContextManager[VirtualTime]:
+def virtual_time(
+    *, seed: int = 0, start: datetime | None = None
+) -> AbstractContextManager[VirtualTime]:
     """Make the policies called inside wait in virtual time.
 
         with rb.testing.virtual_time() as time, rb.testing.inject(search, 503, 503):

@@ -27,7 +27,9 @@ class Arrivals:
     `high` are left.
     """
 
-    def __init__(self, high: int, pause: Callable[[], object], resume: Callable[[], object]) -> None:
+    def __init__(
+        self, high: int, pause: Callable[[], object], resume: Callable[[], object]
+    ) -> None:
         self._high = high
         self._pause, self._resume = pause, resume
         self._whole: deque[Frame] = deque()

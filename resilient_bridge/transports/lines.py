@@ -51,7 +51,9 @@ class Lines:
     def _keep(self, piece: bytes) -> None:
         if self._is_skipping:
             return
-        if len(self._partial) + len(piece) <= self._longest + 1:  # one byte more, for the CR of a CRLF
+        if (
+            len(self._partial) + len(piece) <= self._longest + 1
+        ):  # one byte more, for the CR of a CRLF
             self._partial += piece
         else:
             self._is_skipping = True

@@ -60,4 +60,6 @@ class LoopGuard:
         of its memory, but none of its tasks.
         """
         if self.is_forked:
-            raise config_error(self._name, "the process that made it: a child makes its own", "a forked one")
+            raise config_error(
+                self._name, "the process that made it: a child makes its own", "a forked one"
+            )

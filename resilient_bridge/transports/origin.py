@@ -55,19 +55,27 @@ def origin_of(target: WebSocketURI) -> str:
     return f"{'wss' if target.secure else 'ws'}://{host}:{target.port}"
 
 
-def checked_headers(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def checked_headers(
+    headers: Mapping[str, str] | Iterable[tuple[str, str]],
+) -> list[tuple[str, str]]:
     """Return the headers as pairs; raise `ValueError`, which shows no value, if a name or value is
     invalid.
 
     The usual cause is the line break at the end of a token that was read from a file.
     """
     received: Any = headers
-    pairs: list[tuple[str, str]] = list(received.items() if hasattr(received, "items") else received)
+    pairs: list[tuple[str, str]] = list(
+        received.items() if hasattr(received, "items") else received
+    )
     for name, value in pairs:
         if not _HEADER_NAME.fullmatch(name):
-            raise ValueError("headers: wanted names of letters, digits and hyphens, got another character")
+            raise ValueError(
+                "headers: wanted names of letters, digits and hyphens, got another character"
+            )
         if not _HEADER_VALUE.fullmatch(value):
-            raise ValueError(f"headers: wanted printable characters, got another one in the value of {name}")
+            raise ValueError(
+                f"headers: wanted printable characters, got another one in the value of {name}"
+            )
     return pairs
 
 

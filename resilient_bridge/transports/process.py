@@ -74,7 +74,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
 
-    async def start(self, on_line: Callable[[bytes], object], on_lost: Callable[[], object]) -> None:
+    async def start(
+        self, on_line: Callable[[bytes], object], on_lost: Callable[[], object]
+    ) -> None:
         """Start the child in a session of its own, so that its whole process group can be ended;
         the caller must call `close()`.
 
@@ -274,13 +276,17 @@ class ChildProcess(asyncio.SubprocessProtocol):
             return
         self._stop_waiting()
         if self.returncode:
-            self.loss = subprocess.CalledProcessError(self.returncode, [self.program], stderr=self.stderr)
+            self.loss = subprocess.CalledProcessError(
+                self.returncode, [self.program], stderr=self.stderr
+            )
         elif self.returncode == 0:
             self.loss = EOFError(f"{self.program} ended by itself with exit code 0")
         elif _STDOUT not in self._open_pipes:
             self.loss = EOFError(f"{self.program} closed its output and goes on running")
         else:
-            self.loss = BrokenPipeError(errno.EPIPE, f"{self.program} closed its input and goes on running")
+            self.loss = BrokenPipeError(
+                errno.EPIPE, f"{self.program} closed its input and goes on running"
+            )
         self._queue.clear()
         self._unread.take()
         self._on_lost()
@@ -312,7 +318,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._stdin.close()
         if not await self._tree.is_ended_within(calm, seconds):
             await self._tree.end(calm, seconds)
-        if self._stdin.get_write_buffer_size():  # else it is closed already, and must not be closed twice
+        if (
+            self._stdin.get_write_buffer_size()
+        ):  # else it is closed already, and must not be closed twice
             self._stdin.abort()
         self._transport.close()
         await calm.wait(self._gone, CLOSE_SECONDS)

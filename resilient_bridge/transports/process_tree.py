@@ -67,7 +67,9 @@ class ProcessTree:
     the child is reaped.
     """
 
-    def __init__(self, transport: asyncio.SubprocessTransport, exited: asyncio.Future[None]) -> None:
+    def __init__(
+        self, transport: asyncio.SubprocessTransport, exited: asyncio.Future[None]
+    ) -> None:
         self._transport = transport
         self._exited = exited
         self._pid = transport.get_pid()
@@ -113,7 +115,9 @@ class ProcessTree:
             # a child that is not reaped yet: its process number cannot have been reused
             if self._transport.get_returncode() is None:
                 send = process_groups.take_away if is_last else process_groups.ask_to_end
-                await calm.wait(wrap_future(REAL.call_in_thread(partial(send, self._pid), "taskkill")))
+                await calm.wait(
+                    wrap_future(REAL.call_in_thread(partial(send, self._pid), "taskkill"))
+                )
         else:
             self._send(signal.SIGKILL if is_last else signal.SIGTERM)
 

@@ -34,11 +34,15 @@ def interleaved(infos: Iterable[tuple[Any, ...]]) -> list[str]:
         hosts = families.setdefault(family, [])
         if address[0] not in hosts:
             hosts.append(address[0])
-    return [host for host in chain.from_iterable(zip_longest(*families.values())) if host is not None]
+    return [
+        host for host in chain.from_iterable(zip_longest(*families.values())) if host is not None
+    ]
 
 
 async def first_connected(
-    attempts: Iterable[Callable[[], Coroutine[Any, Any, T]]], delay: float, discard: Callable[[T], object]
+    attempts: Iterable[Callable[[], Coroutine[Any, Any, T]]],
+    delay: float,
+    discard: Callable[[T], object],
 ) -> T:
     """Run the attempts, each `delay` seconds after the one before or when that fails, and return
     the first result.

@@ -67,7 +67,11 @@ def _contents(path: str, reference: str) -> str:
     """Return the text of a file; empty for one that cannot be opened."""
     try:
         handle = os.open(Path(path).expanduser(), _FLAGS)
-    except (OSError, ValueError, RuntimeError):  # also a name that no file can have, a user without a home
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ):  # also a name that no file can have, a user without a home
         return ""
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -82,7 +86,9 @@ def _contents(path: str, reference: str) -> str:
     if len(data) > _MOST_BYTES:
         raise UnreadableError(f"a file of at most {_MOST_BYTES} bytes", reference, is_lasting=True)
     try:
-        return data.decode("utf-8-sig")  # editors of Windows begin a file with a mark that is no part of it
+        return data.decode(
+            "utf-8-sig"
+        )  # editors of Windows begin a file with a mark that is no part of it
     except UnicodeDecodeError:
         raise UnreadableError("a file of text in UTF-8", reference, is_lasting=True) from None
 

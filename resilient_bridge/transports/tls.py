@@ -124,7 +124,9 @@ class _PinnedContext(ssl.SSLContext):
         )
 
 
-def pinned_context(pin: str | bytes | Iterable[str], base: ssl.SSLContext | None = None) -> ssl.SSLContext:
+def pinned_context(
+    pin: str | bytes | Iterable[str], base: ssl.SSLContext | None = None
+) -> ssl.SSLContext:
     """Return a context that accepts exactly the certificates with these SHA-256 digests, for asyncio
     only.
 

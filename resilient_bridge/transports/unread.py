@@ -40,7 +40,10 @@ class Unread:
             return cls(None)
         try:
             return cls(os.dup(file.fileno()))
-        except (OSError, ValueError):  # no descriptor is free; the child is gone, and its pipe closed
+        except (
+            OSError,
+            ValueError,
+        ):  # no descriptor is free; the child is gone, and its pipe closed
             return cls(None)
 
     def wrote(self, count: int) -> int:
@@ -54,7 +57,9 @@ class Unread:
             return
         # OSError: there is no /proc, or the pipe is empty and has other writers.
         with suppress(OSError):
-            source = os.open(f"/proc/self/fd/{self._descriptor}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            source = os.open(
+                f"/proc/self/fd/{self._descriptor}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            )
             try:
                 while count := len(os.read(source, _CHUNK)):
                     self._unread += count

@@ -80,7 +80,9 @@ class WebSocketTransport:
         self._pending: set[asyncio.Future[Any]] = set()
 
     def __repr__(self) -> str:
-        return f"<WebSocketTransport {self.address or 'wrapped'}{' aborted' if self._aborted else ''}>"
+        return (
+            f"<WebSocketTransport {self.address or 'wrapped'}{' aborted' if self._aborted else ''}>"
+        )
 
     @property
     def half_received(self) -> int | None:
@@ -271,7 +273,9 @@ async def open_websocket(
             await tls.explain_refusal(error, *(address or (target.host, target.port)), target.host)
         raise
     except InvalidProxy as error:
-        raise InvalidProxy("the environment's proxy", error.msg) from None  # its address may hold a password
+        raise InvalidProxy(
+            "the environment's proxy", error.msg
+        ) from None  # its address may hold a password
     peer: Any = None if proxy is not None else ws.remote_address
     return WebSocketTransport(ws, None if peer is None else (peer[0], peer[1]))
 
@@ -286,7 +290,9 @@ def _tls_options(
             "ssl_shutdown_timeout": CLOSE_SECONDS,
         }
     if pin is not None or ssl is not None:
-        raise ValueError(f"{'ssl' if pin is None else 'pin'}: wanted a wss:// url, got {origin_of(target)}")
+        raise ValueError(
+            f"{'ssl' if pin is None else 'pin'}: wanted a wss:// url, got {origin_of(target)}"
+        )
     return {}
 
 
@@ -308,7 +314,9 @@ class _BoundedConnection(ClientConnection):
         # `recv_messages` is internal to websockets: if a release has no such attribute, its own
         # slower queue is used.
         if all(hasattr(frames, name) for name in ("high", "pause", "resume")):
-            self.arrivals = Arrivals(frames.high or 0, partial(self._fill, True), partial(self._fill, False))
+            self.arrivals = Arrivals(
+                frames.high or 0, partial(self._fill, True), partial(self._fill, False)
+            )
             self.recv_messages = cast("Any", self.arrivals)
 
     def _fill(self, is_full: bool) -> None:
@@ -429,7 +437,9 @@ class _Connect(connect):
             options.setdefault("server_hostname", here.host)
 
         async def dial(host: str) -> ClientConnection:
-            _, connection = await loop.create_connection(lambda: make(here), host, here.port, **options)
+            _, connection = await loop.create_connection(
+                lambda: make(here), host, here.port, **options
+            )
             return connection
 
         infos = await loop.getaddrinfo(here.host, here.port, type=socket.SOCK_STREAM)
@@ -450,7 +460,9 @@ class _Connect(connect):
             return exc
         self._redirects += 1
         if self._redirects > MAX_REDIRECTS:
-            return RedirectRefusedError(f"redirect refused: wanted at most {MAX_REDIRECTS}, got one more")
+            return RedirectRefusedError(
+                f"redirect refused: wanted at most {MAX_REDIRECTS}, got one more"
+            )
         try:
             return redirect_within(self.uri, location[0])
         except RedirectRefusedError as refusal:

@@ -58,7 +58,12 @@ _SAMPLES: Final = 2000
 # the shortest wait, as a share of the longest
 _SHARE: Final = {"none": 1.0, "equal": 0.5, "full": 0.0}
 # The name of the argument in errors: that of the constructor's signature, not of the field.
-_ARGUMENT: Final = {"constant": "seconds", "linear": "step", "exponential": "base", "decorrelated": "base"}
+_ARGUMENT: Final = {
+    "constant": "seconds",
+    "linear": "step",
+    "exponential": "base",
+    "decorrelated": "base",
+}
 
 
 def _as_delays(value: Any) -> tuple[float, ...]:
@@ -69,7 +74,11 @@ def _as_delays(value: Any) -> tuple[float, ...]:
 @takes("seconds", wanted="a duration, or a list of them for steps")
 def _check_seconds(schedule: Backoff, _: attrs.Attribute[Any], delays: tuple[float, ...]) -> None:
     if not delays or (schedule.shape != "steps" and len(delays) > 1):
-        refuse(f"Backoff.{schedule.shape}", "at least one delay" if not delays else "one duration", delays)
+        refuse(
+            f"Backoff.{schedule.shape}",
+            "at least one delay" if not delays else "one duration",
+            delays,
+        )
     for index, delay in enumerate(delays):
         if not is_number(delay) or not 0 <= delay <= LONGEST:
             argument = _ARGUMENT.get(schedule.shape, f"steps[{index}]")
@@ -198,7 +207,10 @@ class Backoff(TeachesNames, Value):
     @taught
     def delays(self, n: int, /) -> list[float]:
         """Return the upper bound of each of the first `n` waits; without jitter the wait itself."""
-        return [_longest(*_stage(self, attempt)) for attempt in range(1, _whole("Backoff.delays.n", n) + 1)]
+        return [
+            _longest(*_stage(self, attempt))
+            for attempt in range(1, _whole("Backoff.delays.n", n) + 1)
+        ]
 
     @taught
     def sample(self, n: int, /, *, seed: int) -> list[float]:
@@ -220,8 +232,13 @@ class Backoff(TeachesNames, Value):
         Shortest, mean, longest, and the sum of the longest.
         """
         total = 0.0
-        lines = [repr(self), f"{'wait':>6}{'shortest':>10}{'mean':>10}{'longest':>10}{'total so far':>14}"]
-        for index, (shortest, mean, longest) in enumerate(spread(self, _whole("Backoff.explain.n", n)), 1):
+        lines = [
+            repr(self),
+            f"{'wait':>6}{'shortest':>10}{'mean':>10}{'longest':>10}{'total so far':>14}",
+        ]
+        for index, (shortest, mean, longest) in enumerate(
+            spread(self, _whole("Backoff.explain.n", n)), 1
+        ):
             total += longest
             columns = f"{_rounded(shortest):>10}{_rounded(mean):>10}{_rounded(longest):>10}"
             lines.append(f"{index:>6}{columns}{_rounded(total):>14}")
@@ -317,7 +334,11 @@ def spread(schedule: Backoff, n: int) -> Sequence[tuple[float, float, float]]:
     """
     runs = [schedule.sample(n, seed=seed) for seed in range(_SAMPLES if schedule.is_random else 1)]
     return [
-        (_shortest(*_stage(schedule, index + 1)), sum(run[index] for run in runs) / len(runs), longest)
+        (
+            _shortest(*_stage(schedule, index + 1)),
+            sum(run[index] for run in runs) / len(runs),
+            longest,
+        )
         for index, longest in enumerate(schedule.delays(n))
     ]
 
@@ -356,7 +377,9 @@ def _shortest(stage: Backoff, index: int) -> float:
 
 def _sum(first: Any, second: Any) -> Any:
     """Return the two waits added up, as tenacity does; NotImplemented for what is no wait."""
-    if not all(isinstance(wait, Backoff) or is_tenacity(wait, "wait_base") for wait in (first, second)):
+    if not all(
+        isinstance(wait, Backoff) or is_tenacity(wait, "wait_base") for wait in (first, second)
+    ):
         return NotImplemented
     from tenacity.wait import wait_combine  # here: nothing else in this module needs tenacity
 

@@ -258,7 +258,9 @@ def number(*, least: float, above: bool = False) -> Validator:
     def is_fit(value: object) -> bool:
         return is_number(value) and (value > least or (value == least and not above))
 
-    return fits("number", f"a finite number {'above' if above else 'of at least'} {shown(least)}", is_fit)
+    return fits(
+        "number", f"a finite number {'above' if above else 'of at least'} {shown(least)}", is_fit
+    )
 
 
 def is_count(value: object, least: int = 1) -> bool:
@@ -285,7 +287,9 @@ whole: Final = fits("count", "a whole number of at least 0", partial(is_count, l
 """A validator: a whole number of at least 0."""
 share: Final = fits("number", "a share above 0, at most 1", is_share)
 """A validator: a number above 0, at most 1."""
-flag: Final = fits("flag", "true or false", lambda value: isinstance(value, bool), refused="True or False")
+flag: Final = fits(
+    "flag", "true or false", lambda value: isinstance(value, bool), refused="True or False"
+)
 """A validator: True or False, and nothing that merely behaves like them."""
 state_key: Final = fits(
     "text",
@@ -304,7 +308,9 @@ def function(wanted: str) -> Validator:
 def one_of(*options: str) -> Validator:
     """Return a validator for one of the words of a Literal."""
     wanted = "one of " + ", ".join(options)
-    return fits("word", wanted, lambda value: isinstance(value, str) and value in options, words=options)
+    return fits(
+        "word", wanted, lambda value: isinstance(value, str) and value in options, words=options
+    )
 
 
 def instance_of(kind: type) -> Validator:

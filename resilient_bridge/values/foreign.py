@@ -37,7 +37,11 @@ def check_wait(instance: object, attribute: attrs.Attribute[Any], value: object)
         wanted = "a Backoff, a tenacity wait or a function of the Attempt"
         refuse(path_of(instance, attribute), wanted, value)
     if iscoroutinefunction(value):
-        refuse(path_of(instance, attribute), "a schedule that is no async function: nobody awaits it", value)
+        refuse(
+            path_of(instance, attribute),
+            "a schedule that is no async function: nobody awaits it",
+            value,
+        )
 
 
 def as_wait(asked: Any) -> float:

@@ -26,7 +26,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _check_before: Final = fits(
-    "function", "a function without arguments", callable, refused="a function without arguments, or None"
+    "function",
+    "a function without arguments",
+    callable,
+    refused="a function without arguments, or None",
 )
 
 
@@ -81,7 +84,11 @@ class Table(Mapping[K, V]):
 
     def __repr__(self) -> str:
         """Return the table as a dict: that is how it is written."""
-        return "{" + ", ".join(f"{shown(key)}: {value!r}" for key, value in self._entries.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{shown(key)}: {value!r}" for key, value in self._entries.items())
+            + "}"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the entries."""
@@ -97,7 +104,9 @@ class Rules(Table[Any, Rule]):
 def as_rules(rules: Mapping[Any, Rule]) -> Mapping[Any, Rule]:
     """Return a mapping as a table; other values unchanged."""
     received: Any = cast("Any", rules)
-    return Rules(cast("Mapping[Any, Rule]", received)) if isinstance(received, Mapping) else received
+    return (
+        Rules(cast("Mapping[Any, Rule]", received)) if isinstance(received, Mapping) else received
+    )
 
 
 @takes("rules", of=Rule, wanted="a table of failures, each with a rule")

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from .fields import Validator
 
 
-What: TypeAlias = (
-    "type[BaseException] | Named | int | str | re.Pattern[str] | Category | Kind | Callable[[Failure], bool]"
-)
+What: TypeAlias = "type[BaseException] | Named | int | str | re.Pattern[str] | Category | Kind | Callable[[Failure], bool]"
 """What failed: an exception class, `named(…)`, an HTTP status, one of our codes, a pattern of the
 message, a Category, a Kind, or a function of the Failure.
 """
@@ -53,7 +51,9 @@ _NUMBERS: Final = ("http_status", "close_code", "rpc_code")  # for a failure wit
 # From the particular to the general. A number says more than a class (1012 among all closes). A
 # user's class says more than our code, its base classes less; the two classes that hold everything
 # come last.
-_NUMBER, _CLASS, _MESSAGE, _OUR_CODE, _PREDICATE, _BASE_CLASS, _CATEGORY, _KIND, _ANYTHING = range(9)
+_NUMBER, _CLASS, _MESSAGE, _OUR_CODE, _PREDICATE, _BASE_CLASS, _CATEGORY, _KIND, _ANYTHING = range(
+    9
+)
 
 
 def as_whats(value: What | Collection[What]) -> tuple[What, ...]:
@@ -61,7 +61,9 @@ def as_whats(value: What | Collection[What]) -> tuple[What, ...]:
     received: Any = cast("Any", value)
     # a set has no order of its own: equal sets make equal policies
     if isinstance(received, set | frozenset):
-        return tuple(sorted((_meant(plain(item)) for item in cast("set[Any]", received)), key=shown))
+        return tuple(
+            sorted((_meant(plain(item)) for item in cast("set[Any]", received)), key=shown)
+        )
     if isinstance(received, list | tuple):
         return tuple(_meant(plain(item)) for item in cast("list[Any]", received))
     if isinstance(received, str) and received in WORDS:
@@ -201,7 +203,9 @@ def matches_safely(these: Iterable[Any], failure: Failure) -> bool:
     try:
         return matches(these, failure)
     except Exception as wrong:
-        if failure.cause is None or not add_note(failure.cause, "a condition of the policy raised", wrong):
+        if failure.cause is None or not add_note(
+            failure.cause, "a condition of the policy raised", wrong
+        ):
             raise
         return False
 
@@ -314,7 +318,11 @@ def _nearest(
 ) -> tuple[int, int] | None:
     found = [
         (
-            _ANYTHING if base in (Exception, BaseException) else tier if distance == 0 else _BASE_CLASS,
+            _ANYTHING
+            if base in (Exception, BaseException)
+            else tier
+            if distance == 0
+            else _BASE_CLASS,
             distance,
         )
         for tier, kind in classes

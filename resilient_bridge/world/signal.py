@@ -47,7 +47,11 @@ class Signal:
         self._wake = partial(_wake_in, loop, woken)
         # checked after `_wake` is assigned: a thread that sets the signal later calls it
         if not self._event.is_set():
-            timer = None if seconds is None else world.call_later(loop, seconds, partial(_resolve, woken))
+            timer = (
+                None
+                if seconds is None
+                else world.call_later(loop, seconds, partial(_resolve, woken))
+            )
             try:
                 await woken
             finally:

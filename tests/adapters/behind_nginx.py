@@ -13,7 +13,9 @@ import resilient_bridge as rb
 from tests.adapters.campaigns import outcome_of
 
 
-LIBRARIES = pytest.mark.parametrize("library", [httpx, httpx2], ids=lambda library: library.__name__)
+LIBRARIES = pytest.mark.parametrize(
+    "library", [httpx, httpx2], ids=lambda library: library.__name__
+)
 VERSIONS = pytest.mark.parametrize("is_http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
 QUICK = rb.Policy(rb.Retry(attempts=6, backoff=rb.Backoff.constant(0.01), budget=None))
 

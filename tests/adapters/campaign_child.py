@@ -13,7 +13,13 @@ import sys
 import time
 
 
-NOISE = [b"ready\n", b"\xff\xfe\n", b'{"level":"info"}\n', b"\n", b'{"jsonrpc":"2.0","id":1,"resu\n']
+NOISE = [
+    b"ready\n",
+    b"\xff\xfe\n",
+    b'{"level":"info"}\n',
+    b"\n",
+    b'{"jsonrpc":"2.0","id":1,"resu\n',
+]
 BUSY = {"code": -32000, "message": "busy", "data": {"type": "TRANSPORT", "retryable": True}}
 
 
@@ -39,7 +45,9 @@ def answered(asked: dict[str, object], **fields: object) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": asked["id"], **fields}).encode() + b"\n"
 
 
-def handle(asked: dict[str, object], *, key: str, fault: str = "", times: int = 1, **_: object) -> None:
+def handle(
+    asked: dict[str, object], *, key: str, fault: str = "", times: int = 1, **_: object
+) -> None:
     """Do it, or what goes wrong with it."""
     note("saw", key)
     if fault and times_seen(key) > times:

@@ -36,14 +36,23 @@ TRUE = {
 }  # how often a call ran of which that is told
 
 FAULTS = [
-    *(Fault.reset_unread(), Fault.reset_before(), Fault.reset_after(), Fault.reset_after(), Fault.cut(1)),
+    *(
+        Fault.reset_unread(),
+        Fault.reset_before(),
+        Fault.reset_after(),
+        Fault.reset_after(),
+        Fault.cut(1),
+    ),
     *(Fault.answer(status) for status in (408, 425, 429, 429, 503)),
     *(Fault.answer(status, x_should_retry="true") for status in (409, 503)),
     Fault.answer(429, x_should_retry="false"),
 ]
 PROVES = {"refused", "425"}  # it did not run, and may the next time
 OPENS = {*PROVES, "429"}  # what allows one more: a proof, or the convention
-ENDS = {"200", "429 never"}  # nothing more is due to whoever may repeat: it answered, or asks for no repeat
+ENDS = {
+    "200",
+    "429 never",
+}  # nothing more is due to whoever may repeat: it answered, or asks for no repeat
 
 
 def outcome_of(outcome: object) -> str:
@@ -99,7 +108,9 @@ class Campaign:
     `ran` counts the effects by the key of a call, `faults` what went wrong with attempts, by kind.
     """
 
-    def __init__(self, seed: int, replay: str, *, rate: float = 0.5, refusals: float = 0.15) -> None:
+    def __init__(
+        self, seed: int, replay: str, *, rate: float = 0.5, refusals: float = 0.15
+    ) -> None:
         """So much of everything fails; `replay` is how to see it again."""
         self.server = HttpFault(self._run, decide=self._decide)
         self.seed, self.replay = seed, replay
@@ -163,7 +174,9 @@ class Campaign:
         return transport
 
     def _met(self, request: Any, response: Any) -> Any:
-        reported = {"true": " again", "false": " never"}.get(response.headers.get("x-should-retry"), "")
+        reported = {"true": " again", "false": " never"}.get(
+            response.headers.get("x-should-retry"), ""
+        )
         self.calls[_key_in(str(request.url))].met.append(f"{response.status_code}{reported}")
         return response
 
@@ -186,9 +199,14 @@ class Campaign:
             for start in range(0, len(waiting), CALLERS):
                 rng = self.rng("round", start)
                 if rng.random() < self._refusals:
-                    self._refused, self._heals_at = itertools.count(1), rng.randrange(1, 3 * CALLERS)
+                    self._refused, self._heals_at = (
+                        itertools.count(1),
+                        rng.randrange(1, 3 * CALLERS),
+                    )
                     await self.server.refuse()
-                await asyncio.gather(*(self._one(call, make) for call in waiting[start : start + CALLERS]))
+                await asyncio.gather(
+                    *(self._one(call, make) for call in waiting[start : start + CALLERS])
+                )
                 await self.server.listen()
 
     async def _one(self, call: Call, make: Callable[[Call], Awaitable[object]]) -> None:
@@ -208,7 +226,9 @@ class Campaign:
             if (why := call.fault_of(self.ran[call.key]))
         ]
         wrong.sort(key=worst_first)
-        assert not wrong, "\n".join([f"{len(wrong)} of {len(self.calls)} calls:", *wrong[:8], self.replay])
+        assert not wrong, "\n".join(
+            [f"{len(wrong)} of {len(self.calls)} calls:", *wrong[:8], self.replay]
+        )
 
 
 def _key_in(address: str) -> str:

@@ -73,7 +73,12 @@ def spawn(params: dict[str, object]) -> int:
 def flood(params: dict[str, object]) -> int:
     """Send `count` notifications of `size` bytes, without reading in between."""
     for number in range(int(params["count"])):
-        say({"method": "flood", "params": {"number": number, "filler": "x" * int(params.get("size", 1))}})
+        say(
+            {
+                "method": "flood",
+                "params": {"number": number, "filler": "x" * int(params.get("size", 1))},
+            }
+        )
     return int(params["count"])
 
 

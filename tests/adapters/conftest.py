@@ -10,4 +10,6 @@ collect_ignore = [
     *([] if find_spec("aiohttp") else ["test_wrap_aiohttp.py"]),
     *([] if find_spec("litellm") else ["test_litellm_over_wrapped.py"]),
 ]
-collect_ignore_glob = [] if find_spec("aiohttp") and find_spec("mcp") else ["sidecar/test_upstream_http*.py"]
+collect_ignore_glob = (
+    [] if find_spec("aiohttp") and find_spec("mcp") else ["sidecar/test_upstream_http*.py"]
+)

@@ -40,7 +40,9 @@ def answer(status, *headers, body=b"", length=None):
 
     async def play(server, reader, writer):
         length_line = f"Content-Length: {length or len(body)}"
-        writer.write("\r\n".join([f"HTTP/1.1 {status} X", *headers, length_line, "", ""]).encode() + body)
+        writer.write(
+            "\r\n".join([f"HTTP/1.1 {status} X", *headers, length_line, "", ""]).encode() + body
+        )
         if length is not None:
             await reader.read()
 
@@ -73,7 +75,9 @@ class Server:
             asked |= {"": first, "time": asyncio.get_running_loop().time()}
             asked["body"] = await reader.readexactly(int(asked.get("Content-Length", 0)))
             self.asked.append(asked)
-            await (self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0])(self, reader, writer)
+            await (self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0])(
+                self, reader, writer
+            )
         writer.close()
 
     @contextlib.asynccontextmanager

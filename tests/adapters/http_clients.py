@@ -16,7 +16,9 @@ import pytest
 import resilient_bridge as rb
 
 
-_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # to load the world's certificates takes longer than a test
+_NO_TLS = ssl.SSLContext(
+    ssl.PROTOCOL_TLS_CLIENT
+)  # to load the world's certificates takes longer than a test
 
 
 @attrs.frozen(repr=False)
@@ -86,12 +88,16 @@ class Caller:
         """Ask with POST."""
         return await self.request("POST", url, **options)
 
-    async def streamed(self, method: str, url: str, how: str = "bytes", **options: Any) -> tuple[Any, bytes]:
+    async def streamed(
+        self, method: str, url: str, how: str = "bytes", **options: Any
+    ) -> tuple[Any, bytes]:
         """Ask, and read the body piece by piece: `raw` as it came, or decoded `bytes`."""
 
         async def read_async():
             async with self.raw.stream(method, url, **options) as response:
-                return response, b"".join([part async for part in getattr(response, f"aiter_{how}")()])
+                return response, b"".join(
+                    [part async for part in getattr(response, f"aiter_{how}")()]
+                )
 
         def read():
             with self.raw.stream(method, url, **options) as response:

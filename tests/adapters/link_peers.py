@@ -22,9 +22,13 @@ def quick(*, calls: rb.Policy | None = None, **reconnect: Any) -> rb.bridge.Brid
     """A policy that tries again at once, and as often as it takes."""
     reconnect.setdefault("backoff", rb.Backoff.constant(0.01, jitter="none"))
     return rb.bridge.BridgePolicy(
-        reconnect=rb.bridge.Reconnect(connect_burst=10_000, connects_per_minute=600_000, **reconnect),
+        reconnect=rb.bridge.Reconnect(
+            connect_burst=10_000, connects_per_minute=600_000, **reconnect
+        ),
         calls=calls
-        or rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(0.01, jitter="none"), budget=None)),
+        or rb.Policy(
+            rb.Retry(attempts=4, backoff=rb.Backoff.constant(0.01, jitter="none"), budget=None)
+        ),
     )
 
 
@@ -83,7 +87,9 @@ class World:
         self.made.append(client)
         return client
 
-    async def lose(self, link: rb.links.Reconnecting[Any], error: BaseException | None = None) -> None:
+    async def lose(
+        self, link: rb.links.Reconnecting[Any], error: BaseException | None = None
+    ) -> None:
         """Kill the client of the moment, and wait until its link knows."""
         self.client.die(error or ConnectionResetError("gone"))
         await until(lambda: link.state != "READY")

@@ -57,9 +57,15 @@ async def peer_of(transport: str, folder: Path):
             parameters = StdioServerParameters(command=command[0], args=list(command[1:]))
             yield Peer(lambda: Client(stdio_client(parameters, errlog=nothing)), Ledger(ledger))
         return
-    async with mcp_server("sse" if transport == "sse" else "streamable-http", ledger=ledger) as server:
+    async with mcp_server(
+        "sse" if transport == "sse" else "streamable-http", ledger=ledger
+    ) as server:
         url, mode = server.url(), "legacy" if transport == "legacy" else "auto"
-        factory = (lambda: Client(sse_client(url))) if transport == "sse" else lambda: Client(url, mode=mode)
+        factory = (
+            (lambda: Client(sse_client(url)))
+            if transport == "sse"
+            else lambda: Client(url, mode=mode)
+        )
         yield Peer(factory, server.ledger, server)
 
 

@@ -29,7 +29,9 @@ async def test_a_reload_under_traffic_costs_no_call(tmp_path, library, is_http2)
             if key in {"n30", "n60", "n90"}:
                 await front.reload()
             method = "POST" if int(key[1:]) % 2 else "PUT"
-            return await as_error_record(client.request(method, "/", params={"key": key}, content=b"x"))
+            return await as_error_record(
+                client.request(method, "/", params={"key": key}, content=b"x")
+            )
 
         came = await in_parallel(120, make)
     wrong = {
@@ -50,10 +52,14 @@ LIMIT = "limit_req_zone $server_name zone=all:1m rate=50r/s; limit_req_status {s
 async def test_a_storm_of_refusals_by_a_limit_is_sat_out(tmp_path, status, is_http2):
     """80 GETs by 20 callers against 50 a second, with Retry-After: all served, none executed twice."""
     server = "limit_req zone=all burst=5 nodelay; add_header Retry-After 1 always;"
-    policy = rb.Policy(rb.Retry(attempts=12, backoff=rb.Backoff.exponential(0.05, cap=1), budget=None))
+    policy = rb.Policy(
+        rb.Retry(attempts=12, backoff=rb.Backoff.exponential(0.05, cap=1), budget=None)
+    )
     async with (
         Effects() as far,
-        nginx(tmp_path / "nginx", far.port, http=LIMIT.format(status=status), server=server) as front,
+        nginx(
+            tmp_path / "nginx", far.port, http=LIMIT.format(status=status), server=server
+        ) as front,
         client_of(httpx, front, is_http2=is_http2, policy=policy) as client,
     ):
         came = await in_parallel(

@@ -51,7 +51,9 @@ async def test_row_18_an_attempt_of_a_link_ends_in_time(name, code):
         port = server.sockets[0].getsockname()[1]
         policy = quick(connect_timeout=4, backoff=rb.Backoff.constant(1, jitter="none"))
         link = rb.reconnecting(
-            lambda: connect(f"ws://gone.example:{port}", open_timeout=None, proxy=None), policy, patience=2
+            lambda: connect(f"ws://gone.example:{port}", open_timeout=None, proxy=None),
+            policy,
+            patience=2,
         )
         with rb.testing.record() as reported:
             async with link as ws:
@@ -104,7 +106,11 @@ def test_row_18_a_request_ends_within_the_connect_timeout(library, name, code):
             return now(), rb.classify(caught.value)
 
     spent, failure = rb.testing.simulate(main)
-    assert (failure.code, failure.executed, failure.retryable) == (code, rb.errors.Executed.NO, True)
+    assert (failure.code, failure.executed, failure.retryable) == (
+        code,
+        rb.errors.Executed.NO,
+        True,
+    )
     assert (len(failure.history), failure.stopped) == (2, "attempts")
     assert spent <= (0.1 if code == "CONN_DNS_FAILED" else 12.1)
 
@@ -178,7 +184,9 @@ async def test_row_18_no_answer_to_a_real_connect(library):
     policy = rb.Policy(rb.Deadline(0.3), AT_ONCE)
     with full() as port:
         url = f"http://127.0.0.1:{port}/"
-        with library.Client(transport=rb.HTTPTransport(policy), timeout=None, trust_env=False) as client:
+        with library.Client(
+            transport=rb.HTTPTransport(policy), timeout=None, trust_env=False
+        ) as client:
             started = time.monotonic()
             with pytest.raises((rb.DeadlineExceededError, library.ConnectTimeout)) as caught:
                 await asyncio.to_thread(client.get, url)

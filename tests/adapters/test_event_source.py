@@ -19,7 +19,10 @@ from tests.peers.running import until
 
 
 QUICK = rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.01), connect_burst=10_000)
-pytestmark = [pytest.mark.real, pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"]),
+]
 
 
 @contextlib.asynccontextmanager
@@ -31,7 +34,9 @@ async def reading(library, *scripts, **options):
             yield source, server
         pool = client._transport._pool
         await until(lambda: asyncio.all_tasks() == before)
-        assert [each for each in pool.connections if not each.is_idle() and not each.is_closed()] == []
+        assert [
+            each for each in pool.connections if not each.is_idle() and not each.is_closed()
+        ] == []
 
 
 def simulated(main, library, *scripts, **options):
@@ -89,7 +94,10 @@ async def test_a_server_that_cuts_again_and_again_loses_and_repeats_nothing(libr
         assert len(server.asked) == 7
 
 
-HOLES = [(b"data: n3\n\n", b"data: n7\n\n", "no_event_id"), (numbered(1, 2, 3), numbered(7), "event_id_jump")]
+HOLES = [
+    (b"data: n3\n\n", b"data: n7\n\n", "no_event_id"),
+    (numbered(1, 2, 3), numbered(7), "event_id_jump"),
+]
 
 
 @pytest.mark.parametrize(("before", "after", "reason"), HOLES)
@@ -152,7 +160,11 @@ REFUSALS = {
 
 
 OPEN_BEFORE = (stream(numbered(1), then="end"),)
-ALWAYS_FINAL = ("401", "404 with a code", "too big")  # even after an open stream no portal is thought of
+ALWAYS_FINAL = (
+    "401",
+    "404 with a code",
+    "too big",
+)  # even after an open stream no portal is thought of
 
 
 @pytest.mark.parametrize(
@@ -182,7 +194,11 @@ def test_l09_a_portal_after_an_open_stream_is_waited_for(library, refusal):
         return await take(source, 2), server.asked[-1]["Last-Event-ID"], len(server.asked)
 
     scripts = [*OPEN_BEFORE, *[portal] * 6, stream(numbered(2))]
-    assert simulated(comes_back, library, *scripts, reconnect=rb.presets.recursor) == (["n1", "n2"], "1", 8)
+    assert simulated(comes_back, library, *scripts, reconnect=rb.presets.recursor) == (
+        ["n1", "n2"],
+        "1",
+        8,
+    )
 
     async def stays(source, server):
         await take(source, 1)
@@ -199,7 +215,8 @@ def test_l09_a_portal_after_an_open_stream_is_waited_for(library, refusal):
 
 
 @pytest.mark.parametrize(
-    "options", [{"headers": {"Authorization": "Bearer s3cret99"}}, {"params": {"api_key": "s3cret99"}}]
+    "options",
+    [{"headers": {"Authorization": "Bearer s3cret99"}}, {"params": {"api_key": "s3cret99"}}],
 )
 async def test_l09_a_token_in_clear_text_is_shown_to_a_portal_once(library, options):
     """By http no further request carries it: what answered is the end, as on a first request."""
@@ -231,7 +248,9 @@ async def test_a_reader_elsewhere_is_the_only_one_and_ends_with_the_source(libra
     async with reading(library, script) as (source, server):
         elsewhere = asyncio.create_task(take(source, 1))
         await until(lambda: server.asked and source.state == state)
-        with pytest.raises(rb.ConfigError, match=r"wanted one reader at a time: .*, got 'a second one'"):
+        with pytest.raises(
+            rb.ConfigError, match=r"wanted one reader at a time: .*, got 'a second one'"
+        ):
             await anext(source)
         await source.aclose()
         with pytest.raises(StopAsyncIteration):
@@ -245,14 +264,19 @@ async def test_on_gap_may_leave(library):
         await source.aclose()
         raise LookupError(gap.reason)
 
-    async with reading(library, stream(b"data: a\n\n", then="end"), stream(), on_gap=on_gap) as (source, _):
+    async with reading(library, stream(b"data: a\n\n", then="end"), stream(), on_gap=on_gap) as (
+        source,
+        _,
+    ):
         with pytest.raises(LookupError, match="no_event_id"):
             await take(source, 2)
 
 
 async def test_what_was_sent_is_in_no_message(library):
     """User, password and query of the URL, and the values of headers, whoever repeats them."""
-    echo = answer(403, body=b'{"code": "AUTH_FORBIDDEN", "message": "not for hunter22, swordfish or abc123"}')
+    echo = answer(
+        403, body=b'{"code": "AUTH_FORBIDDEN", "message": "not for hunter22, swordfish or abc123"}'
+    )
     async with Server(echo).running() as server, library.AsyncClient(trust_env=False) as client:
         url = server.url.replace("http://", "http://me:swordfish@") + "?key=abc123"
         async with EventSource(client, url, headers={"Authorization": "Bearer hunter22"}) as source:
@@ -260,7 +284,9 @@ async def test_what_was_sent_is_in_no_message(library):
                 await anext(source)
             reported = caught.value.failure.explain() + str(caught.value) + repr(source)
     assert "not for [redacted], [redacted] or [redacted]" in reported
-    assert [secret for secret in ("hunter22", "swordfish", "abc123", "me:") if secret in reported] == []
+    assert [
+        secret for secret in ("hunter22", "swordfish", "abc123", "me:") if secret in reported
+    ] == []
 
 
 async def test_a_client_that_cannot_is_not_asked_again(library):
@@ -314,7 +340,10 @@ def test_a_quiet_stream_is_trusted_by_default(library):
         return len(server.asked)
 
     assert simulated(main, library, stream(), stream(numbered(2))) == 1
-    assert simulated(main, library, stream(), stream(numbered(2)), read_timeout=timedelta(seconds=30)) == 2
+    assert (
+        simulated(main, library, stream(), stream(numbered(2)), read_timeout=timedelta(seconds=30))
+        == 2
+    )
 
 
 def test_a_long_outage_is_reported_and_outlived(library):
@@ -324,10 +353,16 @@ def test_a_long_outage_is_reported_and_outlived(library):
         with rb.testing.record() as events:
             assert await take(source, 1) == ["n8"]
         assert {each.failure.code for each in events if hasattr(each, "wait")} == {"CONN_TIMEOUT"}
-        return [type(each).__name__ for each in events if not isinstance(each, rb.events.StateChanged)]
+        return [
+            type(each).__name__ for each in events if not isinstance(each, rb.events.StateChanged)
+        ]
 
-    reported = simulated(main, library, *[silence] * 7, stream(numbered(8)), reconnect=rb.presets.default)
-    assert reported == ["ReconnectScheduled"] * 5 + ["Suspended"] + ["ReconnectScheduled"] * 2 + ["Connected"]
+    reported = simulated(
+        main, library, *[silence] * 7, stream(numbered(8)), reconnect=rb.presets.default
+    )
+    assert reported == ["ReconnectScheduled"] * 5 + ["Suspended"] + ["ReconnectScheduled"] * 2 + [
+        "Connected"
+    ]
 
 
 ABANDONED = [
@@ -407,6 +442,8 @@ async def test_g02_a_redirect_inside_the_origin_keeps_its_headers(library):
             EventSource(client, server.url, headers={"X-Api-Key": "k"}, reconnect=QUICK) as source,
         ):
             assert await take(source, 2) == ["n1", "n2"]
-        sent = [{name.lower(): value for name, value in asked.items() if name} for asked in server.asked]
+        sent = [
+            {name.lower(): value for name, value in asked.items() if name} for asked in server.asked
+        ]
         assert [headers.get("x-api-key") for headers in sent] == ["k"] * 4
         assert sent[-1]["last-event-id"] == "1"

@@ -10,7 +10,10 @@ import resilient_bridge as rb
 from tests.adapters.event_servers import Server, answer, numbered, replay, stream
 
 
-pytestmark = [pytest.mark.real, pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])]
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"]),
+]
 AT_ONCE = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(0), budget=None))
 
 
@@ -21,7 +24,9 @@ def simulated(main, library, *scripts, policy=AT_ONCE, **options):
         async with (
             Server(*scripts).running() as server,
             library.AsyncClient(trust_env=False, transport=rb.HTTPTransport(policy)) as client,
-            rb.links.EventSource(client, server.url, reconnect=rb.presets.default, **options) as source,
+            rb.links.EventSource(
+                client, server.url, reconnect=rb.presets.default, **options
+            ) as source,
         ):
             await main(source, server)
             return server.asked[1:]
@@ -86,7 +91,9 @@ def test_a_refusal_of_the_transport_ends_it(library):
         transport = rb.HTTPTransport(AT_ONCE)
         async with (
             library.AsyncClient(trust_env=False, transport=transport) as client,
-            rb.links.EventSource(client, "http://192.0.2.7/", headers={"X-Api-Key": "abc123"}) as source,
+            rb.links.EventSource(
+                client, "http://192.0.2.7/", headers={"X-Api-Key": "abc123"}
+            ) as source,
         ):
             await main(source, Server())
 

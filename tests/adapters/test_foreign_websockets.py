@@ -106,7 +106,11 @@ async def test_messages_over_connections_that_end_arrive_at_most_once(served):
                 except rb.BridgeError as error:
                     fields[f"m{n}"] = outcome_of(error)
                 # x05: it has arrived, or the connection has ended; a server that gets no processor would read only seven of them all
-                while not arrived[f"m{n}"] and link.health().reconnects == reconnects and link.health().ready:
+                while (
+                    not arrived[f"m{n}"]
+                    and link.health().reconnects == reconnects
+                    and link.health().ready
+                ):
                     await asyncio.sleep(0.001)
             async with asyncio.timeout(
                 20

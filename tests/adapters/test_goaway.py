@@ -12,7 +12,14 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 import resilient_bridge as rb
-from tests.adapters.behind_nginx import LIBRARIES, QUICK, VERSIONS, as_error_record, client_of, in_parallel
+from tests.adapters.behind_nginx import (
+    LIBRARIES,
+    QUICK,
+    VERSIONS,
+    as_error_record,
+    client_of,
+    in_parallel,
+)
 from tests.adapters.campaigns import TRUE
 from tests.adapters.link_peers import quick
 from tests.peers.effects import Effects
@@ -50,9 +57,13 @@ async def test_a03_posts_over_connections_that_end_run_never_more_often_than_rep
             60 if IS_ALL else 30,
             lambda key: as_error_record(client.post("/", params={"key": key}, content=b"x")),
         )
-        gets = await in_parallel(60 if IS_ALL else 30, lambda key: status_of(library, client, f"g{key}"))
+        gets = await in_parallel(
+            60 if IS_ALL else 30, lambda key: status_of(library, client, f"g{key}")
+        )
     wrong = {
-        key: (reported, far.ran[key]) for key, reported in posts.items() if far.ran[key] not in TRUE[reported]
+        key: (reported, far.ran[key])
+        for key, reported in posts.items()
+        if far.ran[key] not in TRUE[reported]
     }
     assert not wrong
     assert set(gets.values()) == {200}
@@ -72,7 +83,9 @@ async def test_a04_a_wrapped_sdk_fails_no_more_often_than_the_bare_one(tmp_path,
 
             async def ask(key: str) -> str:
                 answer = await wrapped.chat.completions.create(
-                    model="m", messages=[{"role": "user", "content": "hi"}], extra_query={"key": key}
+                    model="m",
+                    messages=[{"role": "user", "content": "hi"}],
+                    extra_query={"key": key},
                 )
                 return answer.choices[0].message.content
 
@@ -92,7 +105,9 @@ async def test_a04_a_link_over_http2_lives_on(tmp_path):
         async def made():
             async with (
                 httpx2.AsyncClient(http2=True, verify=front.trust, trust_env=False) as http,
-                Client(streamable_http_client(front.secure_url("/mcp"), http_client=http)) as client,
+                Client(
+                    streamable_http_client(front.secure_url("/mcp"), http_client=http)
+                ) as client,
             ):
                 yield client
 

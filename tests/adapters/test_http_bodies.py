@@ -143,7 +143,9 @@ def chunked(content):
 @real
 @each_kind
 @pytest.mark.parametrize(
-    "content", [b"{}", SMALL, LARGE, LARGE[:65_536], b""], ids=["{}", "small", "large", "64K", "none"]
+    "content",
+    [b"{}", SMALL, LARGE, LARGE[:65_536], b""],
+    ids=["{}", "small", "large", "64K", "none"],
 )
 async def test_a_body_that_was_looked_into_is_whole(kind, content):
     """The last error of four, read at once, as a stream, raw, chunked or gzipped: every byte, as if nobody had looked."""
@@ -211,7 +213,9 @@ async def test_a_body_has_an_end(kind, path, status):
         bounded = rb.HTTPTransport(repeating(attempts=1), kind.inner(), max_body=299_999)
         async with kind.client(bounded) as client:
             for read in (client.get, lambda url: client.streamed("GET", url)):
-                with pytest.raises(kind.library.RequestError, match="wanted at most 299999 bytes") as caught:
+                with pytest.raises(
+                    kind.library.RequestError, match="wanted at most 299999 bytes"
+                ) as caught:
                     await read(server.url(path))
                 assert isinstance(caught.value, rb.errors.ProtocolError)
                 assert caught.value.failure.code == "PROTO_MESSAGE_TOO_BIG"
@@ -248,7 +252,9 @@ async def test_g03_a_body_that_grows_when_decoded_has_an_end(kind, form):
     encoding = form.removesuffix(" raw")
 
     def answer(request):
-        return Answer(int(request.path[1:]), packed_bomb(form), {"content-encoding": encoding, **JSON})
+        return Answer(
+            int(request.path[1:]), packed_bomb(form), {"content-encoding": encoding, **JSON}
+        )
 
     async with HttpFault(answer) as server:
         transport = rb.HTTPTransport(repeating(attempts=1), kind.inner(), max_body=1_000_000)
@@ -267,7 +273,9 @@ def test_g03_raw_iteration_is_bounded_as_well():
     packed = packed_bomb("gzip")
 
     def answer(request):
-        return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(packed))
+        return httpx.Response(
+            200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(packed)
+        )
 
     transport = rb.HTTPTransport(QUICK, httpx.MockTransport(answer), max_body=1_000_000)
     with (
@@ -284,7 +292,9 @@ def test_g03_raw_iteration_is_bounded_as_well():
 async def test_g03_what_fits_comes_through(kind, encoding):
     """Exactly `max_body` bytes once decoded are read; a broken body is the client's own error."""
     content = b"0123456789" * 10_000
-    packed = {"gzip": gzip.compress(content), "deflate": zlib.compress(content)}.get(encoding, content)
+    packed = {"gzip": gzip.compress(content), "deflate": zlib.compress(content)}.get(
+        encoding, content
+    )
     bodies = {"/": packed, "/broken": b"broken" * 10}
 
     def answer(request):
@@ -321,7 +331,9 @@ async def test_a_cancelled_look_closes_the_response():
         return httpx.Response(503, headers=JSON, stream=Slow())
 
     policy = rb.Policy(rb.Timeout(0.02))
-    async with httpx.AsyncClient(transport=rb.HTTPTransport(policy, httpx.MockTransport(answer))) as client:
+    async with httpx.AsyncClient(
+        transport=rb.HTTPTransport(policy, httpx.MockTransport(answer))
+    ) as client:
         with pytest.raises(rb.errors.AttemptTimeoutError):
             await client.get("https://a.example/")
     assert closed.is_set()
@@ -339,6 +351,9 @@ async def test_what_is_not_json_is_not_looked_into():
         return httpx.Response(503, headers={"content-type": "text/html"}, content=body())
 
     transport = rb.HTTPTransport(repeating(attempts=1), httpx.MockTransport(answer))
-    with httpx.Client(transport=transport) as client, client.stream("GET", "https://a.example/") as answered:
+    with (
+        httpx.Client(transport=transport) as client,
+        client.stream("GET", "https://a.example/") as answered,
+    ):
         assert not pulled
         assert answered.read() == b"<html>"

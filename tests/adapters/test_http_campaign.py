@@ -70,7 +70,9 @@ async def test_the_judge_notices_what_runs_twice():
     async with run.server, kind.client(transport) as client:
 
         async def post(call: Call) -> object:
-            return await client.post(run.server.url(f"/?key={call.key}"), headers={"Idempotency-Key": "k"})
+            return await client.post(
+                run.server.url(f"/?key={call.key}"), headers={"Idempotency-Key": "k"}
+            )
 
         await run.run([Call(f"n{n}", "POST", may_repeat=False) for n in range(80)], post)
     with pytest.raises(AssertionError, match=r"(?s)ran twice.*replay"):

@@ -83,7 +83,9 @@ async def test_a_sync_client_without_timeouts_is_bound_too(kind):
 async def test_a_sync_client_refuses_a_timeout_that_cannot_hold(kind):
     """`Timeout` needs a task to cancel; under a sync client it is a ConfigError, and the library's error."""
     policy = rb.Policy(rb.Timeout(5))
-    with pytest.raises(rb.ConfigError, match=r"^HTTPTransport\.policy: wanted Timeout\(…, thread=True\)"):
+    with pytest.raises(
+        rb.ConfigError, match=r"^HTTPTransport\.policy: wanted Timeout\(…, thread=True\)"
+    ):
         rb.HTTPTransport(policy, kind.inner())
     async with HttpFault() as server, kind.client(rb.HTTPTransport(policy)) as client:
         with pytest.raises(rb.ConfigError) as caught:
@@ -95,7 +97,10 @@ async def test_a_sync_client_refuses_a_timeout_that_cannot_hold(kind):
 @pytest.mark.parametrize("kind", ASYNC, ids=repr)
 @pytest.mark.parametrize(
     ("layer", "error"),
-    [(rb.Timeout(0.1), rb.errors.AttemptTimeoutError), (rb.Deadline(0.1), rb.DeadlineExceededError)],
+    [
+        (rb.Timeout(0.1), rb.errors.AttemptTimeoutError),
+        (rb.Deadline(0.1), rb.DeadlineExceededError),
+    ],
     ids=["timeout", "deadline"],
 )
 async def test_time_runs_out_and_the_pool_is_clean(kind, layer, error):

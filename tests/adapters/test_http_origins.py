@@ -46,7 +46,11 @@ async def test_what_we_raise_is_also_the_librarys(kind, key):
     assert error.request.url == f"{host}/secret-path"
     error.add_note("a note")
     copy = pickle.loads(pickle.dumps(error))
-    assert (type(copy), str(copy), copy.__notes__) == (rb.CircuitOpenError, str(error), error.__notes__)
+    assert (type(copy), str(copy), copy.__notes__) == (
+        rb.CircuitOpenError,
+        str(error),
+        error.__notes__,
+    )
     for one in (error, copy):
         failure = rb.classify(one)
         assert (failure.code, failure.executed) == ("SYS_CIRCUIT_OPEN", rb.errors.Executed.NO)
@@ -93,7 +97,9 @@ async def test_c08_the_origin_in_use_is_not_compiled_again(monkeypatch):
     compiled, bind = [], transport.bind
     monkeypatch.setattr(transport, "_MOST", 2)
     monkeypatch.setattr(
-        transport, "bind", lambda *args, **options: compiled.append(options["name"]) or bind(*args, **options)
+        transport,
+        "bind",
+        lambda *args, **options: compiled.append(options["name"]) or bind(*args, **options),
     )
     inner = httpx.MockTransport(lambda request: httpx.Response(200))
     async with httpx.AsyncClient(transport=rb.HTTPTransport(rb.Policy(AT_ONCE), inner)) as client:

@@ -12,7 +12,15 @@ from tests.peers.http_fault import HttpFault
 
 real = pytest.mark.real
 URL = "https://a.example/"
-METHODS = {"GET": 2, "HEAD": 2, "OPTIONS": 2, "PUT": 2, "DELETE": 2, "POST": 1, "PATCH": 1}  # and their calls
+METHODS = {
+    "GET": 2,
+    "HEAD": 2,
+    "OPTIONS": 2,
+    "PUT": 2,
+    "DELETE": 2,
+    "POST": 1,
+    "PATCH": 1,
+}  # and their calls
 
 
 def mocked(kind, answer, policy=QUICK, **options):
@@ -152,7 +160,9 @@ async def test_a_request_says_that_it_is_idempotent(kind):
     ):
         answer = scripted(503, 200)
         async with mocked(kind, answer) as client:
-            await client.request(method, URL, headers=headers, extensions={"rb.idempotent": reported})
+            await client.request(
+                method, URL, headers=headers, extensions={"rb.idempotent": reported}
+            )
         assert len(answer.seen) == calls
 
 
@@ -186,7 +196,9 @@ async def test_a_wrong_extension_is_named(kind, name, value):
     answer = scripted(200)
     async with mocked(kind, answer) as client:
         request = client.raw.build_request("GET", URL, extensions={name: value})
-        with pytest.raises(rb.ConfigError, match=rf'^request\.extensions\["{name}"\]: wanted') as caught:
+        with pytest.raises(
+            rb.ConfigError, match=rf'^request\.extensions\["{name}"\]: wanted'
+        ) as caught:
             await client.do(client.raw.send, request)
         assert isinstance(caught.value, kind.library.RequestError)
         assert not answer.seen

@@ -87,7 +87,9 @@ def test_c02_a_variable_that_names_no_proxy_is_named(url, monkeypatch):
 
 @needs_nginx
 @each_kind
-async def test_c02_the_line_of_the_readme_keeps_the_proxies_of_the_environment(kind, tmp_path, monkeypatch):
+async def test_c02_the_line_of_the_readme_keeps_the_proxies_of_the_environment(
+    kind, tmp_path, monkeypatch
+):
     """C02: each attempt goes through HTTP_PROXY; without the policy as with it, and not where NO_PROXY names the host."""
     async with proxied(tmp_path / "nginx") as (server, proxy):
         monkeypatch.setenv("http_proxy", proxy.url())
@@ -120,7 +122,9 @@ async def test_c02_the_arguments_of_a_client_are_passed_on(kind, tmp_path):
     """C02: verify=, http2= and limits=, as the library has them."""
     async with Server().open() as server, nginx(tmp_path / "nginx", server.port) as front:
         limits = kind.library.Limits(max_connections=1)
-        transport = rb.HTTPTransport(QUICK, verify=front.trust, http2=True, limits=limits, trust_env=False)
+        transport = rb.HTTPTransport(
+            QUICK, verify=front.trust, http2=True, limits=limits, trust_env=False
+        )
         async with kind.client(transport) as client:
             assert (await client.get(front.secure_url())).http_version == "HTTP/2"
         assert transport._inner._pool._max_connections == 1
@@ -140,7 +144,10 @@ async def test_c02_the_arguments_of_a_client_are_passed_on(kind, tmp_path):
             {"inner": httpx.MockTransport(lambda _: httpx.Response(200)), "trust_env": False},
             r"HTTPTransport\.trust_env",
         ),
-        ({"proxy": "ftp://user:swordfish@host"}, r"HTTPTransport\.proxy: wanted the URL of a proxy"),
+        (
+            {"proxy": "ftp://user:swordfish@host"},
+            r"HTTPTransport\.proxy: wanted the URL of a proxy",
+        ),
         ({"proxy": "http://u:swordfish@["}, r"HTTPTransport\.proxy: wanted the URL of a proxy"),
         ({"proxy": 7}, r"HTTPTransport\.proxy"),
         ({"limits": 7}, r"HTTPTransport\.limits"),
@@ -174,7 +181,9 @@ PROXIES = [
 
 def _of_the_client(client, url):
     """The proxy that a client of the library chooses."""
-    pool = client._transport_for_url(client._transport_for_url.__self__.build_request("GET", url).url)._pool
+    pool = client._transport_for_url(
+        client._transport_for_url.__self__.build_request("GET", url).url
+    )._pool
     return getattr(pool, "_proxy_url", None) and pool._proxy_url.port
 
 
@@ -190,7 +199,9 @@ def test_c02_a_route_is_the_one_of_the_library_s_own_client(library, no_proxy, m
         ours = own_transport(library, Options(), is_async=False)
         client = library.Client(verify=False)
         for url in URLS:
-            chosen = ours.transport_for(library.URL(url)) if hasattr(ours, "transport_for") else ours
+            chosen = (
+                ours.transport_for(library.URL(url)) if hasattr(ours, "transport_for") else ours
+            )
             pool = chosen._pool
             port = getattr(pool, "_proxy_url", None) and pool._proxy_url.port
             assert port == _of_the_client(client, url), (proxies, no_proxy, url)
@@ -225,7 +236,11 @@ async def test_c02_wrap_puts_the_policy_under_each_mount(kind, tmp_path):
         assert (await call(server.url)).text == "nginx"
         assert server.came == ["nginx"] * 3
         server.failures = 1
-        plain = await bare.get(server.url) if kind.is_async else await asyncio.to_thread(bare.get, server.url)
+        plain = (
+            await bare.get(server.url)
+            if kind.is_async
+            else await asyncio.to_thread(bare.get, server.url)
+        )
         assert plain.status_code == 503
         await (client.aclose() if kind.is_async else asyncio.to_thread(client.close))
 

@@ -46,7 +46,10 @@ async def test_credentials_do_not_follow_to_another_origin(kind, location):
                 await caller.get("https://a.example/", headers={header: "k-1"})
             assert isinstance(caught.value, rb.BridgeError)
             failure = caught.value.failure
-            assert (failure.code, failure.executed) == ("CONN_REDIRECT_REFUSED", rb.errors.Executed.NO)
+            assert (failure.code, failure.executed) == (
+                "CONN_REDIRECT_REFUSED",
+                rb.errors.Executed.NO,
+            )
             assert [request.url.host for request in asked] == ["a.example"]
 
 
@@ -87,9 +90,13 @@ async def test_nothing_goes_from_https_to_http(kind):
     """A downgrade is refused, with credentials or without, on the same host and on this machine."""
     for location in ("http://a.example/", "http://127.0.0.1/"):
         for headers in (KEY, {}):
-            client, asked = sending(kind, "https://a.example/", location, allow_plaintext_credentials=True)
+            client, asked = sending(
+                kind, "https://a.example/", location, allow_plaintext_credentials=True
+            )
             async with client as caller:
-                with pytest.raises(kind.library.RequestError, match="redirect from https to http refused"):
+                with pytest.raises(
+                    kind.library.RequestError, match="redirect from https to http refused"
+                ):
                     await caller.get("https://a.example/", headers=headers)
             assert len(asked) == 1
 
@@ -98,7 +105,9 @@ async def test_nothing_goes_from_https_to_http(kind):
 async def test_an_upgrade_keeps_its_credentials(kind):
     """From http to https on the same host is how it should be; with another host it is another origin."""
     for location, allowed in (("https://a.example/", True), ("https://b.example/", False)):
-        client, asked = sending(kind, "http://a.example/", location, allow_plaintext_credentials=True)
+        client, asked = sending(
+            kind, "http://a.example/", location, allow_plaintext_credentials=True
+        )
         async with client as caller:
             if allowed:
                 assert (await caller.get("http://a.example/", headers=KEY)).status_code == 200
@@ -120,7 +129,9 @@ async def test_it_holds_for_each_hop_and_without_a_policy(kind):
         asked.append(request.url.path)
         return 302, {"location": hops[request.url.path]}
 
-    async with kind.client(rb.HTTPTransport(QUICK, kind.mock(answer)), follow_redirects=True) as caller:
+    async with kind.client(
+        rb.HTTPTransport(QUICK, kind.mock(answer)), follow_redirects=True
+    ) as caller:
         for extensions in ({}, {"rb.policy": None}):
             asked.clear()
             with pytest.raises(rb.BridgeError) as caught:
@@ -286,7 +297,9 @@ async def test_g02_a_cookie_without_a_domain_stays_behind(kind, where):
         async with kind.client(follow_redirects=True) as caller:
             caller.raw.cookies.set("s", "c-canary")
             assert (await caller.get(first.url())).status_code == 200
-        assert [exchange.request.headers.get("cookie") for exchange in first.log] == ["s=c-canary"] * 2
+        assert [exchange.request.headers.get("cookie") for exchange in first.log] == [
+            "s=c-canary"
+        ] * 2
         assert len(second.log) == 2
         assert "canary" not in str([exchange.request.headers for exchange in second.log])
 
@@ -298,7 +311,10 @@ async def test_g02_a_cookie_that_a_server_set_for_the_domain_goes_on(kind):
     hops = {
         "https://login.a.example/": (
             302,
-            {"location": "https://shop.a.example/", "set-cookie": "sid=1; Domain=.a.example; Path=/"},
+            {
+                "location": "https://shop.a.example/",
+                "set-cookie": "sid=1; Domain=.a.example; Path=/",
+            },
         ),
         "https://shop.a.example/": (302, {"location": "https://b.example/"}),
     }
@@ -307,11 +323,17 @@ async def test_g02_a_cookie_that_a_server_set_for_the_domain_goes_on(kind):
         asked.append((request.url.host, request.headers.get("cookie")))
         return hops.get(str(request.url), (200,))
 
-    async with kind.client(rb.HTTPTransport(QUICK, kind.mock(answer)), follow_redirects=True) as caller:
+    async with kind.client(
+        rb.HTTPTransport(QUICK, kind.mock(answer)), follow_redirects=True
+    ) as caller:
         for _ in range(2):
             await caller.get("https://login.a.example/")
     assert asked[1:3] == [("shop.a.example", "sid=1"), ("b.example", None)]
-    assert asked[3:] == [("login.a.example", "sid=1"), ("shop.a.example", "sid=1"), ("b.example", None)]
+    assert asked[3:] == [
+        ("login.a.example", "sid=1"),
+        ("shop.a.example", "sid=1"),
+        ("b.example", None),
+    ]
 
 
 # ---- secrets in a body and in a query ------------------------------------------------------------------------------
@@ -354,7 +376,9 @@ async def test_sec5_any_other_body_is_sent_again(kind, status):
 
 
 @each_kind
-@pytest.mark.parametrize("query", ["token=abc", "api_key=abc", "access_token=abc", "x=1&client_secret=abc"])
+@pytest.mark.parametrize(
+    "query", ["token=abc", "api_key=abc", "access_token=abc", "x=1&client_secret=abc"]
+)
 async def test_sec5_a_secret_in_a_query_does_not_cross_the_network_in_clear(kind, query):
     """It is refused like a header: not to this machine, not over https, and not where the user allows it."""
     transport = rb.HTTPTransport(QUICK, kind.mock(lambda _: (200,)))

@@ -167,13 +167,16 @@ def test_row_44_of_many_threads_one_refreshes(library):
 
 @libraries
 @pytest.mark.parametrize(
-    ("code", "expected"), [("TOKEN_EXPIRED", "AUTH_TOKEN_EXPIRED"), ("invalid_api_key", "AUTH_INVALID_TOKEN")]
+    ("code", "expected"),
+    [("TOKEN_EXPIRED", "AUTH_TOKEN_EXPIRED"), ("invalid_api_key", "AUTH_INVALID_TOKEN")],
 )
 def test_the_body_of_a_401_is_read_for_what_it_says(library, code, expected):
     """Its JSON decides the code of the failure, although the answer is a stream; the caller still reads all of it."""
     body = json.dumps({"error": {"code": code, "message": "no"}}).encode()
     kind = {"Content-Type": "application/json"}
-    refusing = library.MockTransport(lambda _: library.Response(401, headers=kind, content=iter([body])))
+    refusing = library.MockTransport(
+        lambda _: library.Response(401, headers=kind, content=iter([body]))
+    )
     with (
         rb.testing.record(calls=True) as events,
         library.Client(transport=rb.HTTPTransport(inner=refusing)) as client,

@@ -99,7 +99,9 @@ def sources(tmp_path, monkeypatch):
     ],
     ids=str,
 )
-async def test_m02_after_a_rotation_every_request_has_the_new_token(kind, form, tmp_path, monkeypatch):
+async def test_m02_after_a_rotation_every_request_has_the_new_token(
+    kind, form, tmp_path, monkeypatch
+):
     """M02: nine POSTs after it, one refusal, each order once; a POST may be sent again because a 401 did not execute."""
     tokens, rotate = sources(tmp_path, monkeypatch)
     transport = rb.HTTPTransport(QUICK, token=tokens[form], trust_env=False)
@@ -225,7 +227,9 @@ async def test_m02_an_mcp_link_reads_a_refused_token_again(tmp_path, monkeypatch
     @asynccontextmanager
     async def remote():
         async with (
-            httpx2.AsyncClient(transport=rb.HTTPTransport(token=tokens["file"], trust_env=False)) as http,
+            httpx2.AsyncClient(
+                transport=rb.HTTPTransport(token=tokens["file"], trust_env=False)
+            ) as http,
             Client(streamable_http_client(server.url, http_client=http)) as client,
         ):
             yield client
@@ -252,12 +256,16 @@ async def test_m02_behind_nginx_whose_map_of_tokens_is_rotated(kind, tmp_path):
         async with nginx(
             folder, port, http=only, server="keepalive_timeout 0; if ($is_in = 0) { return 401; }"
         ) as front:
-            transport = rb.HTTPTransport(QUICK, kind.inner(trust_env=False), token=lambda: next(current))
+            transport = rb.HTTPTransport(
+                QUICK, kind.inner(trust_env=False), token=lambda: next(current)
+            )
             async with kind.client(transport) as client:
                 assert (await client.post(front.url(), content=b"n0")).status_code == 200
                 (tmp_path / "tokens.map").write_text(f'"Bearer {NEW}" 1;')
                 await front.reload(is_old_gone=True)
                 for number in range(1, 6):
-                    assert (await client.post(front.url(), content=f"n{number}".encode())).status_code == 200
+                    assert (
+                        await client.post(front.url(), content=f"n{number}".encode())
+                    ).status_code == 200
         assert shop.asked[f"Bearer {OLD}"] == 1  # the refused one ended at nginx
         assert shop.orders == [f"n{number}" for number in range(6)]

@@ -22,7 +22,13 @@ JSON = {"content-type": "application/json"}
 def outcome_of(error: BaseException) -> list[str]:
     """All that we say about an error, ours or the client's: not the text of an error that is not ours."""
     failure = rb.classify(error)
-    texts = [str(failure), repr(failure), failure.explain(), failure.to_llm(), str(failure.to_dict())]
+    texts = [
+        str(failure),
+        repr(failure),
+        failure.explain(),
+        failure.to_llm(),
+        str(failure.to_dict()),
+    ]
     texts += getattr(error, "__notes__", [])
     if isinstance(error, rb.BridgeError):
         texts += [str(error), repr(error), "".join(traceback.format_exception(error))]
@@ -66,7 +72,11 @@ async def test_a_secret_is_reported_to_no_one(kind, caplog):
     assert any("circuit" in text and "open" in text for text in parts)
     assert any("CONN_REDIRECT_REFUSED" in text for text in parts)
     assert any("CONN_INSECURE" in text for text in parts)
-    parts += [record.getMessage() for record in caplog.records if record.name.startswith("resilient_bridge")]
+    parts += [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith("resilient_bridge")
+    ]
     parts += [repr(event) for event in events]
     assert len(events) > 10
     assert [text for text in parts if CANARY in text] == []
@@ -79,16 +89,22 @@ async def _all_output(client, url, asked) -> list[str]:
         return outcome_of(error)
     failure = rb.classify(answer)
     return (
-        [] if failure is None else [str(failure), failure.explain(), failure.to_llm(), str(failure.to_dict())]
+        []
+        if failure is None
+        else [str(failure), failure.explain(), failure.to_llm(), str(failure.to_dict())]
     )
 
 
 @each_kind
 async def test_a_server_cannot_write_our_log(kind, caplog):
     """A new line, an escape sequence and a NUL in its words stay in one record, escaped (threat 46)."""
-    body = b'{"code": "SYS_UNAVAILABLE", "message": "a\\nERROR forged\\u001b[31m\\u0000 \\u2028end"}'
+    body = (
+        b'{"code": "SYS_UNAVAILABLE", "message": "a\\nERROR forged\\u001b[31m\\u0000 \\u2028end"}'
+    )
     with caplog.at_level(logging.DEBUG, "resilient_bridge"):
-        async with kind.client(rb.HTTPTransport(QUICK, kind.mock(scripted((503, JSON, body))))) as client:
+        async with kind.client(
+            rb.HTTPTransport(QUICK, kind.mock(scripted((503, JSON, body))))
+        ) as client:
             await client.get("https://a.example/")
     assert len(caplog.records) == 4  # three repeats, and the end
     for record in caplog.records:
@@ -128,7 +144,10 @@ async def test_a_long_chain_of_causes_is_survived():
             error = above
         raise kind.library.ReadError("x") from error
 
-    async with asyncio.timeout(20), kind.client(rb.HTTPTransport(QUICK, kind.mock(answer))) as client:
+    async with (
+        asyncio.timeout(20),
+        kind.client(rb.HTTPTransport(QUICK, kind.mock(answer))) as client,
+    ):
         with pytest.raises(kind.library.ReadError) as caught:
             await client.get("https://a.example/")
     caught.value.__cause__ = None  # or pytest shows all of them

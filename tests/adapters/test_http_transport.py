@@ -69,7 +69,11 @@ async def test_the_clients_own_error_comes_out(kind):
     assert type(caught.value) is kind.library.ConnectError
     failure = rb.classify(caught.value)
     assert failure.code == "CONN_REFUSED"
-    assert (failure.executed, len(failure.history), failure.stopped) == (rb.errors.Executed.NO, 3, "attempts")
+    assert (failure.executed, len(failure.history), failure.stopped) == (
+        rb.errors.Executed.NO,
+        3,
+        "attempts",
+    )
     assert any("gave up after 4 calls" in note for note in caught.value.__notes__)
 
 
@@ -88,7 +92,11 @@ async def test_retry_after_is_a_lower_bound_and_has_a_ceiling(kind):
         answer = scripted((503, {"retry-after": "121"}), 200)
         async with kind.client(rb.HTTPTransport(policy, kind.mock(answer))) as client:
             answered = await client.get("https://a.example/")
-        assert (answered.status_code, answered.headers["retry-after"], time.slept) == (503, "121", [7.0])
+        assert (answered.status_code, answered.headers["retry-after"], time.slept) == (
+            503,
+            "121",
+            [7.0],
+        )
 
 
 @each_kind
@@ -147,7 +155,9 @@ async def test_two_of_them_are_refused(kind):
             with pytest.raises(kind.library.RequestError, match=r"HTTPTransport\.inner") as caught:
                 await client.get("https://a.example/")
             assert isinstance(caught.value, rb.ConfigError)
-        assert (await client.get("https://a.example/", extensions={"rb.policy": None})).status_code == 200
+        assert (
+            await client.get("https://a.example/", extensions={"rb.policy": None})
+        ).status_code == 200
 
 
 @each_kind
@@ -209,7 +219,8 @@ async def test_one_inner_transport_for_all_threads(kind):
                 return client.raw.get(server.url())
 
             answers = [
-                client.get(server.url()) if kind.is_async else asyncio.to_thread(at_once) for _ in range(4)
+                client.get(server.url()) if kind.is_async else asyncio.to_thread(at_once)
+                for _ in range(4)
             ]
             assert {answer.status_code for answer in await asyncio.gather(*answers)} == {200}
         await until(lambda: not server._open, "the end of all connections")

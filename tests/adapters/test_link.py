@@ -29,7 +29,10 @@ async def test_what_comes_out_looks_like_the_client():
         assert (client.name(), client.version, await client.work("a")) == ("client 1", 1, "a by 1")
         with pytest.raises(AttributeError):
             client.nothing  # noqa: B018
-        assert (link.state, repr(link)) == ("READY", "<Reconnecting READY in_flight=0 reconnects=0>")
+        assert (link.state, repr(link)) == (
+            "READY",
+            "<Reconnecting READY in_flight=0 reconnects=0>",
+        )
         assert (world.entered, world.remaining) == (1, 0)
     assert (world.entered, world.remaining, link.state) == (1, 1, "CLOSED")
 
@@ -39,7 +42,9 @@ async def test_offline_first_enters_after_one_attempt_and_goes_on():
     """The first attempt is refused: entering returns at once; a call made then waits, and is done when somebody listens."""
     world = World()
     world.refuses = REFUSED
-    async with rb.reconnecting(world.factory, quick(backoff=rb.Backoff.constant(1, jitter="none"))) as client:
+    async with rb.reconnecting(
+        world.factory, quick(backoff=rb.Backoff.constant(1, jitter="none"))
+    ) as client:
         assert (now() < 0.1, len(world.made)) == (True, 1)
         call = asyncio.create_task(client.work("a"))
         await asyncio.sleep(2.5)
@@ -297,7 +302,9 @@ async def test_a_client_that_does_not_even_take_a_cancellation_is_abandoned():
 async def test_it_can_be_closed_in_every_state(state):
     """At once, twice and twice at the same time; later calls say that it is closed, and nothing is left (G5)."""
     world = World()
-    link = rb.reconnecting(world.factory, quick(backoff=rb.Backoff.constant(60, jitter="none"), attempts=1))
+    link = rb.reconnecting(
+        world.factory, quick(backoff=rb.Backoff.constant(60, jitter="none"), attempts=1)
+    )
     seen = link.events()
     client = None
     if state == "CONNECTING":

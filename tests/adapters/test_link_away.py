@@ -27,9 +27,16 @@ async def server(tmp_path_factory):
 @pytest.mark.parametrize("with_transport", [False, True], ids=["mcp's own", "HTTPTransport"])
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("status", [502, 503, 504])
-async def test_calls_wait_while_a_proxy_says_that_the_server_is_away(status, mode, with_transport, server):
+async def test_calls_wait_while_a_proxy_says_that_the_server_is_away(
+    status, mode, with_transport, server
+):
     """M01: the one that met it is in doubt; twelve later ones are held, and then run once each. A read of that time is answered."""
-    async with proxied(server, with_transport=with_transport, mode=mode) as (front, peer, client, _):
+    async with proxied(server, with_transport=with_transport, mode=mode) as (
+        front,
+        peer,
+        client,
+        _,
+    ):
         assert await ticket(client, "before") == "created before"
         front.strike(Fault.answer(status), times=1_000_000)
         with pytest.raises(MCPError):
@@ -92,5 +99,7 @@ async def test_hints_that_a_proxy_refused_are_asked_for_again(server):
         front.strike(Fault.answer(500), rpc="tools/list")
         await ticket(client, "a")
         await ticket(client, "b")
-        assert [one.request.rpc for one in front.log if one.request.rpc == "tools/list"][1:] == ["tools/list"]
+        assert [one.request.rpc for one in front.log if one.request.rpc == "tools/list"][1:] == [
+            "tools/list"
+        ]
         assert link.health().reconnects == 0

@@ -54,7 +54,9 @@ async def test_a_call_that_may_have_run_is_not_repeated():
 
 
 @virtual
-@pytest.mark.parametrize(("names", "is_repeated"), [(["order"], True), (["call_tool", "other"], False)])
+@pytest.mark.parametrize(
+    ("names", "is_repeated"), [(["order"], True), (["call_tool", "other"], False)]
+)
 async def test_u02_a_name_of_idempotent_is_that_of_a_tool(names, is_repeated):
     """As in Toolbox, in the sidecar and in a policy: never of the method that all tools are called by."""
     world = World(client_of("mcp", call_tool=Client.wait))
@@ -218,7 +220,9 @@ async def test_a_client_that_cancels_its_callers_is_lost():
     async with rb.reconnecting(world.factory, quick()) as client:
         with pytest.raises(rb.OutcomeUnknownError) as caught:
             await client.broken("a")
-        assert repr(caught.value.__cause__) == "ConnectionAbortedError('the client cancelled a call')"
+        assert (
+            repr(caught.value.__cause__) == "ConnectionAbortedError('the client cancelled a call')"
+        )
         assert now() < 2
         assert await client.work("b") == "b by 2"
 
@@ -282,7 +286,9 @@ async def test_a_call_made_while_away_waits():
 
 
 @virtual
-@pytest.mark.parametrize(("options", "seconds"), [({}, 30), ({"patience": 2.5}, 2.5), ({"patience": 0}, 0)])
+@pytest.mark.parametrize(
+    ("options", "seconds"), [({}, 30), ({"patience": 2.5}, 2.5), ({"patience": 0}, 0)]
+)
 async def test_patience_has_an_end(options, seconds):
     """After 30 s by default: NotConnectedError from the last attempt's cause; it did not run, and no Retry waits once more."""
     world = World()
@@ -341,7 +347,9 @@ async def test_an_error_of_the_call_is_the_callers():
             await client.work("a")
         assert caught.value is fault
         assert (len(world.made), link.state) == (1, "READY")
-    calls = rb.Policy(rb.Retry(attempts=3, on=KeyError, backoff=rb.Backoff.constant(0.1, jitter="none")))
+    calls = rb.Policy(
+        rb.Retry(attempts=3, on=KeyError, backoff=rb.Backoff.constant(0.1, jitter="none"))
+    )
     async with rb.reconnecting(world.factory, quick(calls=calls), idempotent=True) as client:
         world.client.fault = KeyError("busy")
         call = asyncio.create_task(client.work("b"))
@@ -433,6 +441,8 @@ async def test_k01_the_dicts_of_a_users_client_are_answers_only_with_answers(ans
             made.append(None)
             return {"isError": True, "content": [{"type": "text", "text": "timed out"}]}
 
-    async with rb.reconnecting(World(Rows).factory, quick(), idempotent=True, answers=answers) as client:
+    async with rb.reconnecting(
+        World(Rows).factory, quick(), idempotent=True, answers=answers
+    ) as client:
         assert (await client.row())["isError"]
     assert len(made) == (4 if answers else 1)

@@ -57,7 +57,8 @@ SEEDS: dict[int, dict[str, Any]] = {
     **{seed: {"calls": 250, "callers": 1} for seed in ONE_CALLER},
     **{seed: {"calls": 280, "callers": 8, "is_bare": seed > 21} for seed in MANY_CALLERS},
     **{
-        seed: {"calls": 120, "callers": 8, "faults": PROVABLE_FAULTS, "rate": 0.5} for seed in REFUSED_CALLERS
+        seed: {"calls": 120, "callers": 8, "faults": PROVABLE_FAULTS, "rate": 0.5}
+        for seed in REFUSED_CALLERS
     },
 }
 
@@ -74,9 +75,13 @@ class Outcomes:
             answer = await client.call_tool("create_ticket", {"key": key})
             self.reported[key] = "done" if answer.content[0].text == f"created {key}" else "wrong"
         except rb.OutcomeUnknownError as error:
-            self.reported[key] = "unknown" if error.failure.executed is rb.errors.Executed.MAYBE else "wrong"
+            self.reported[key] = (
+                "unknown" if error.failure.executed is rb.errors.Executed.MAYBE else "wrong"
+            )
         except rb.errors.RejectedError as error:
-            self.reported[key] = "not run" if error.failure.executed is rb.errors.Executed.NO else "wrong"
+            self.reported[key] = (
+                "not run" if error.failure.executed is rb.errors.Executed.NO else "wrong"
+            )
         except MCPError:
             self.reported[key] = "answered"
 
@@ -150,7 +155,9 @@ async def play(
     """So many calls over one link behind the failing proxy; what was told, and what the proxy did."""
     outcomes, numbers, rng = Outcomes(), iter(range(calls)), random.Random(seed)
     met: Counter[str] = Counter()  # the faults, by kind
-    struck: dict[str, list[Fault]] = {}  # all that went wrong while a call was made, and the call before it
+    struck: dict[
+        str, list[Fault]
+    ] = {}  # all that went wrong while a call was made, and the call before it
     front = Front((HOST, server.port), decide=seeded(seed, faults, rate=rate, method="POST"))
 
     async def heal():
@@ -170,7 +177,9 @@ async def play(
                     if callers == 1 and rng.random() < 0.05:
                         await link.wait_ready(30)
                         met["refused"] += 1
-                        await front.refuse()  # until it is healed; now, because no connection is being made
+                        await (
+                            front.refuse()
+                        )  # until it is healed; now, because no connection is being made
                     before, last = last, len(front.log)
                     await outcomes.of(key := f"s{seed}n{number}", client)
                     struck[key] = front.faults_since(before)
@@ -279,7 +288,10 @@ async def test_children_that_are_killed_take_no_call_twice(seed, tmp_path):
                         if number in kills:
                             loop.call_later(kills[number], kill, peer.ledger.lives[-1])
                     await asyncio.gather(
-                        *(outcomes.of(f"s{seed}n{number}", client) for number in range(batch, batch + 4))
+                        *(
+                            outcomes.of(f"s{seed}n{number}", client)
+                            for number in range(batch, batch + 4)
+                        )
                     )
             outcomes.judge(peer.ledger.keys.count, replay("children", seed))
             assert "unknown" in outcomes.reported.values()

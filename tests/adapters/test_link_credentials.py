@@ -48,7 +48,11 @@ async def refused(factory, code, **options):
         async with link:
             pytest.fail("entered")
     failure = caught.value.failure
-    assert (failure.code, failure.executed, failure.retryable) == (code, rb.errors.Executed.NO, False)
+    assert (failure.code, failure.executed, failure.retryable) == (
+        code,
+        rb.errors.Executed.NO,
+        False,
+    )
     assert (link.state, len(attempts)) == ("FAILED", 1)
     assert (
         CANARY
@@ -141,7 +145,9 @@ async def test_row_41_redirect_to_another_origin(kind, status):
         location = f"Location: ws://127.0.0.1:{thief.port}/ws"
         async with Recorder(http(f"{status} Moved", location)).listening() as first:
             failure = await refused(
-                lambda: connect(f"ws://127.0.0.1:{first.port}/ws", additional_headers=headers_of(kind)),
+                lambda: connect(
+                    f"ws://127.0.0.1:{first.port}/ws", additional_headers=headers_of(kind)
+                ),
                 "CONN_REDIRECT_REFUSED",
                 allow_plaintext_credentials=True,
             )
@@ -159,19 +165,24 @@ async def test_row_41_however_it_is_written(location):
         answer = http("302 Found", "Location: " + location.format(port=thief.port))
         async with Recorder(answer).listening() as first:
             await refused(
-                lambda: connect(f"ws://user:{CANARY}@127.0.0.1:{first.port}/"), "CONN_REDIRECT_REFUSED"
+                lambda: connect(f"ws://user:{CANARY}@127.0.0.1:{first.port}/"),
+                "CONN_REDIRECT_REFUSED",
             )
     assert (thief.connections, thief.received) == (0, b"")
 
 
-@pytest.mark.parametrize("headers", [None, {"X-Api-Key": CANARY}], ids=["nothing to hide", "credentials"])
+@pytest.mark.parametrize(
+    "headers", [None, {"X-Api-Key": CANARY}], ids=["nothing to hide", "credentials"]
+)
 async def test_row_41_redirect_from_wss_to_ws(headers):
     """To the same host without TLS: refused, whether there are credentials or not."""
     async with Recorder().listening() as thief:
         answer = http("302 Found", f"Location: ws://localhost:{thief.port}/")
         async with Recorder(answer).listening(serving("good")) as first:
             await refused(
-                lambda: connect(f"wss://localhost:{first.port}/", ssl=trusting(), additional_headers=headers),
+                lambda: connect(
+                    f"wss://localhost:{first.port}/", ssl=trusting(), additional_headers=headers
+                ),
                 "CONN_REDIRECT_REFUSED",
             )
     assert (thief.connections, thief.received) == (0, b"")
@@ -192,7 +203,8 @@ async def test_row_41_a_redirect_that_does_no_harm_is_followed(shared):
         url = f"ws://127.0.0.1:{here.port}/"
         once = connect(url, additional_headers={"X-Api-Key": CANARY})
         link = rb.reconnecting(
-            lambda: once if shared else connect(url, additional_headers={"X-Api-Key": CANARY}), quick()
+            lambda: once if shared else connect(url, additional_headers={"X-Api-Key": CANARY}),
+            quick(),
         )
         async with link as ws:
             for _ in range(3):
@@ -233,7 +245,9 @@ async def test_c14_a_location_of_http_stays_in_the_origin(made):
     async with bridge(within) as here:
         url = f"ws://127.0.0.1:{here.port}/"
         if made == "a link":
-            link = rb.reconnecting(lambda: connect(url, additional_headers={"X-Api-Key": CANARY}), quick())
+            link = rb.reconnecting(
+                lambda: connect(url, additional_headers={"X-Api-Key": CANARY}), quick()
+            )
             async with link as ws:
                 await ws.ping()
         else:

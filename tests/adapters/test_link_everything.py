@@ -80,7 +80,9 @@ async def test_killed_in_mid_call_the_outcome_is_unknown(children):
         call = await long_call(client)
         await children.kill()
         async with asyncio.timeout(15):
-            with pytest.raises(rb.OutcomeUnknownError, match="outcome of call_tool unknown") as caught:
+            with pytest.raises(
+                rb.OutcomeUnknownError, match="outcome of call_tool unknown"
+            ) as caught:
                 await call
         assert caught.value.failure.executed is rb.errors.Executed.MAYBE
         assert text(await client.call_tool("echo", {"message": "b"})) == "Echo: b"

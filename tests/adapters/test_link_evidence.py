@@ -73,7 +73,10 @@ SECOND_STEPS = {
 @each_row("error", SECOND_STEPS.values(), ids=SECOND_STEPS)
 @each_row(
     "layer",
-    [rb.Retry(attempts=4, on=(Exception,), backoff=rb.Backoff.constant(0), budget=None), rb.Breaker()],
+    [
+        rb.Retry(attempts=4, on=(Exception,), backoff=rb.Backoff.constant(0), budget=None),
+        rb.Breaker(),
+    ],
     ids=["retry", "none"],
 )
 async def test_a12_what_a_method_raises_proves_nothing_about_it(error, method, layer):
@@ -132,7 +135,9 @@ async def test_an_explicit_no_closes_every_permission():
 # -- an MCP session that is gone --------------------------------------------------------------------------------------
 def rpc(code: int, message: str, **more: object) -> bytes:
     """A JSON-RPC error, as servers write it."""
-    return json.dumps({"jsonrpc": "2.0", "error": {"code": code, "message": message}, **more}).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "error": {"code": code, "message": message}, **more}
+    ).encode()
 
 
 JSON = "application/json"
@@ -141,9 +146,17 @@ FORMS = {
     "404 with words": (404, b"Not Found", "text/plain"),
     "404 typescript": (404, rpc(-32001, "Session not found", id=None), JSON),
     "404 python": (404, rpc(-32600, "Session not found", id="server-error"), JSON),
-    "404 python, older": (404, rpc(-32600, "Not Found: Invalid or expired session ID", id=None), JSON),
+    "404 python, older": (
+        404,
+        rpc(-32600, "Not Found: Invalid or expired session ID", id=None),
+        JSON,
+    ),
     "404 -32000": (404, rpc(-32000, "Session not found", id=None), JSON),
-    "400 no valid id": (400, rpc(-32000, "Bad Request: No valid session ID provided", id=None), JSON),
+    "400 no valid id": (
+        400,
+        rpc(-32000, "Bad Request: No valid session ID provided", id=None),
+        JSON,
+    ),
     "400 without an id": (400, rpc(-32000, "Bad Request: No valid session ID provided"), JSON),
     "400 not initialized": (400, rpc(-32000, "Bad Request: Server not initialized", id=None), JSON),
     "400 plain": (400, b"Invalid or missing session ID", "text/plain"),
@@ -255,7 +268,9 @@ async def test_c15_other_refusals_are_answers(answer, server):
     status, body = answer
     async with fronted(server) as (front, client, link):
         front.strike(
-            Fault.answer(status, body, content_type=JSON if body.startswith(b"{") else "text/plain"),
+            Fault.answer(
+                status, body, content_type=JSON if body.startswith(b"{") else "text/plain"
+            ),
             rpc="tools/call",
         )
         with pytest.raises(MCPError):

@@ -73,7 +73,13 @@ class Served:
         self.program = folder / "server.py"
         self.program.write_text(SERVER)
         self.ledger, self.lives = Ledger(folder / "ledger"), Ledger(folder / "lives")
-        self.command = [str(self.program), str(self.ledger.file), str(self.lives.file), transport, str(port)]
+        self.command = [
+            str(self.program),
+            str(self.ledger.file),
+            str(self.lives.file),
+            transport,
+            str(port),
+        ]
         self.process = McpProcess(self.command, port, folder / "log")
         self.is_stdio = transport == "stdio"
 
@@ -130,7 +136,9 @@ async def call(client, tool: str, key: str = "die") -> str:
     ],
     ids=["left out", "trusted", "no"],
 )
-async def test_a_command_that_the_user_starts_is_believed_when_it_says_read_only(options, repeated, tmp_path):
+async def test_a_command_that_the_user_starts_is_believed_when_it_says_read_only(
+    options, repeated, tmp_path
+):
     """A tool that reads is repeated on the next child; one that is called idempotent with `trust_hints` only; the others never."""
     async with linked(tmp_path, "stdio", **options) as (served, client):
         for tool in ("read", "put", "add", "plain"):
@@ -175,7 +183,8 @@ async def test_a_server_that_lists_no_tools_gives_no_hints(tmp_path):
     program = tmp_path / "server.py"
     program.write_text(
         SERVER.replace(
-            'if transport == "stdio":', 'server._tool_manager.list_tools = None\nif transport == "stdio":'
+            'if transport == "stdio":',
+            'server._tool_manager.list_tools = None\nif transport == "stdio":',
         )
     )
     command = [str(program), str(tmp_path / "ledger"), str(tmp_path / "lives"), "stdio", "0"]
@@ -189,7 +198,11 @@ async def test_a_server_that_lists_no_tools_gives_no_hints(tmp_path):
 
 
 # -- the bridge of stdio Bus ------------------------------------------------------------------------------------------
-MARKED = {"code": -32001, "message": "Worker w1 timed out", "data": {"type": "TIMEOUT", "retryable": True}}
+MARKED = {
+    "code": -32001,
+    "message": "Worker w1 timed out",
+    "data": {"type": "TIMEOUT", "retryable": True},
+}
 UNMARKED = {"code": -32000, "message": "Worker w1 is gone", "data": {"type": "TRANSPORT"}}
 ALWAYS = ["bridge_health", "agents_discover", "sessions_status", "sessions_close"]
 IF_MARKED = ["sessions_create", "sessions_prompt", "sessions_cancel", "tasks_delegate"]

@@ -131,7 +131,9 @@ async def test_e11_a_defect_of_the_factory_ends_the_link_with_that_error(kind):
             pytest.fail("entered")
     assert isinstance(caught.value, rb.ConfigError)
     assert isinstance(caught.value.__cause__, kind)
-    assert f"reconnecting.factory raised {type(caught.value.__cause__).__name__}: " in str(caught.value)
+    assert f"reconnecting.factory raised {type(caught.value.__cause__).__name__}: " in str(
+        caught.value
+    )
     assert (len(asked), link.state, link.health().reason) == (1, "FAILED", "config")
     with pytest.raises(kind):
         await link.wait_ready(1)
@@ -185,7 +187,9 @@ async def test_e11_a_factory_that_returns_the_same_client_again_is_a_mistake():
     async with link as client:
         await client.work("a")
         await world.lose(link)
-        with pytest.raises(rb.ConfigError, match=r"returned the same object again, .* cannot reenter"):
+        with pytest.raises(
+            rb.ConfigError, match=r"returned the same object again, .* cannot reenter"
+        ):
             await client.work("b")
         assert link.state == "FAILED"
 

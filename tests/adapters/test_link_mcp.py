@@ -55,7 +55,9 @@ async def test_killed_in_mid_call_the_outcome_is_unknown(transport, tmp_path):
         await peer.ledger.wait_for("a")
         await peer.kill()
         async with asyncio.timeout(10):
-            with pytest.raises(rb.OutcomeUnknownError, match="outcome of call_tool unknown") as caught:
+            with pytest.raises(
+                rb.OutcomeUnknownError, match="outcome of call_tool unknown"
+            ) as caught:
                 await call
         cause = caught.value.__cause__
         assert isinstance(cause, httpx2.TransportError | MCPError)
@@ -87,7 +89,10 @@ async def test_an_idempotent_call_is_repeated_after_the_reconnect(transport, rep
         "name": ["slow"],
         "predicate": lambda call: call.method == "call_tool" and call.args[0] == "slow",
     }[reported]
-    async with peer_of(transport, tmp_path) as peer, linked(peer, idempotent=idempotent) as (client, _):
+    async with (
+        peer_of(transport, tmp_path) as peer,
+        linked(peer, idempotent=idempotent) as (client, _),
+    ):
         call = asyncio.create_task(client.call_tool("slow", {"seconds": 0.4, "key": "a"}))
         await peer.ledger.wait_for("a")
         await peer.kill()
@@ -102,7 +107,9 @@ async def test_a_call_made_while_the_server_is_away_waits(transport, tmp_path):
     async with peer_of(transport, tmp_path) as peer, linked(peer) as (client, link):
         await ticket(client, "a")
         await peer.kill()
-        read = asyncio.create_task(client.list_tools())  # which tells the link, if nothing else does
+        read = asyncio.create_task(
+            client.list_tools()
+        )  # which tells the link, if nothing else does
         await until(lambda: link.health().attempt >= 2, "two failed attempts")
         calls = [asyncio.create_task(ticket(client, key)) for key in "bcd"]
         await peer.start()
@@ -113,7 +120,10 @@ async def test_a_call_made_while_the_server_is_away_waits(transport, tmp_path):
 
 async def test_patience_ends_with_the_cause(tmp_path):
     """NotConnectedError, from the refusal; it says that the call did not run."""
-    async with peer_of("streamable-http", tmp_path) as peer, linked(peer, patience=0.3) as (client, _):
+    async with (
+        peer_of("streamable-http", tmp_path) as peer,
+        linked(peer, patience=0.3) as (client, _),
+    ):
         await peer.kill()
         with pytest.raises(rb.errors.NotConnectedError, match="connection refused") as caught:
             await ticket(client, "a")
@@ -127,7 +137,8 @@ async def test_calls_in_flight_together_each_get_an_outcome(transport, tmp_path)
     """Five run when the server dies, one reads: each of the five is unknown and ran once, the read is repeated."""
     async with peer_of(transport, tmp_path) as peer, linked(peer) as (client, _):
         calls = [
-            asyncio.create_task(client.call_tool("slow", {"seconds": 60, "key": f"k{n}"})) for n in range(5)
+            asyncio.create_task(client.call_tool("slow", {"seconds": 60, "key": f"k{n}"}))
+            for n in range(5)
         ]
         for n in range(5):
             await peer.ledger.wait_for(f"k{n}")

@@ -36,7 +36,9 @@ async def proxied(
     server, *, with_transport: bool, mode: str = "auto", retry: rb.Retry | None = None, **options
 ):
     """A proxy before the server, and a link over clients of it, with the SDK's own HTTP client or with ours below."""
-    retry = retry or rb.Retry(attempts=4, backoff=rb.Backoff.constant(0.02, jitter="none"), budget=None)
+    retry = retry or rb.Retry(
+        attempts=4, backoff=rb.Backoff.constant(0.02, jitter="none"), budget=None
+    )
     server.ledger.file.unlink(missing_ok=True)
     async with HttpFault((HOST, server.port)) as front:
         url = front.url("/mcp")
@@ -50,7 +52,9 @@ async def proxied(
             ):
                 yield client
 
-        peer = Peer(over_ours if with_transport else lambda: Client(url, mode=mode), server.ledger, server)
+        peer = Peer(
+            over_ours if with_transport else lambda: Client(url, mode=mode), server.ledger, server
+        )
         async with linked(peer, **options) as (client, link):
             yield front, peer, client, link
 
@@ -69,9 +73,19 @@ async def test_a_status_of_a_proxy_is_an_answer_not_a_loss(status, server):
 
 @pytest.mark.parametrize(
     ("status", "is_repeated"),
-    [(401, False), (403, False), (408, False), (425, True), (429, True), (500, False), (503, False)],
+    [
+        (401, False),
+        (403, False),
+        (408, False),
+        (425, True),
+        (429, True),
+        (500, False),
+        (503, False),
+    ],
 )
-async def test_with_our_transport_what_provably_did_not_run_is_repeated(status, is_repeated, server):
+async def test_with_our_transport_what_provably_did_not_run_is_repeated(
+    status, is_repeated, server
+):
     """425 and 429, below mcp, where the status is still known; a 408 and a 5xx may have run, and are answers."""
     async with proxied(server, with_transport=True) as (front, peer, client, link):
         front.strike(Fault.answer(status), rpc="tools/call", times=2)
@@ -102,7 +116,9 @@ async def test_with_our_transport_a_refused_connection_is_tried_again(server):
     retry = rb.Retry(attempts=50, backoff=rb.Backoff.constant(0.02, jitter="none"), budget=None)
     async with proxied(server, with_transport=True, retry=retry) as (front, peer, client, link):
         await ticket(client, "a")
-        await until(lambda: all(connection.is_idle for connection in front._open), "idle connections")
+        await until(
+            lambda: all(connection.is_idle for connection in front._open), "idle connections"
+        )
         await front.refuse()
         call = asyncio.create_task(ticket(client, "b"))
         with pytest.raises(TimeoutError):
@@ -155,7 +171,12 @@ async def test_an_answer_that_breaks_off_is_an_unknown_outcome(fault, runs, serv
 @pytest.mark.parametrize("with_transport", [False, True])
 async def test_a_lost_session_is_made_anew_and_the_call_repeated(with_transport, server):
     """Complaint 1: the 404 of a session that is gone means that nothing ran: initialise again, and repeat."""
-    async with proxied(server, with_transport=with_transport, mode="legacy") as (front, peer, client, link):
+    async with proxied(server, with_transport=with_transport, mode="legacy") as (
+        front,
+        peer,
+        client,
+        link,
+    ):
         await ticket(client, "first")
         front.strike(Fault.answer(404), rpc="tools/call")
         assert await ticket(client, "a") == "created a"

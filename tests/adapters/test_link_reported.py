@@ -25,10 +25,14 @@ async def test_e12_the_log_and_the_events_name_the_cause(caplog):
     def factory():
         raise RuntimeError("the directory names no server")
 
-    link = rb.reconnecting(factory, quick(backoff=rb.Backoff.constant(5, jitter="none"), attempts=None))
+    link = rb.reconnecting(
+        factory, quick(backoff=rb.Backoff.constant(5, jitter="none"), attempts=None)
+    )
     seen = link.events()
     async with link:
-        with pytest.raises(rb.errors.AttemptTimeoutError, match="the directory names no server") as caught:
+        with pytest.raises(
+            rb.errors.AttemptTimeoutError, match="the directory names no server"
+        ) as caught:
             await link.wait_ready(7)
         assert "the directory names no server" in str(link.health().failure)
         assert isinstance(caught.value.failure.cause, rb.errors.NotConnectedError | RuntimeError)
@@ -73,7 +77,10 @@ async def test_e13_a_wait_that_the_rate_cap_makes_is_called_that():
     seen = link.events()
     async with link:
         for number in range(1, 5):
-            await until(lambda number=number: len(world.made) == number and link.state == "READY", seconds=60)
+            await until(
+                lambda number=number: len(world.made) == number and link.state == "READY",
+                seconds=60,
+            )
             await world.lose(link)
     scheduled = [event async for event in seen if isinstance(event, rb.events.ReconnectScheduled)]
     assert [event.reason for event in scheduled] == ["connection_lost"] * 2 + ["rate_capped"] * (

@@ -23,7 +23,9 @@ REFUSED = ConnectionRefusedError(111, "refused")
 async def test_health_says_how_it_is():
     """Ready with calls in flight; then away, why, since how many attempts, and for how long still."""
     world = World()
-    link = rb.reconnecting(world.factory, quick(backoff=rb.Backoff.constant(20, jitter="none"), attempts=2))
+    link = rb.reconnecting(
+        world.factory, quick(backoff=rb.Backoff.constant(20, jitter="none"), attempts=2)
+    )
     assert link.health() == rb.links.LinkHealth(
         ready=False, state="IDLE", reason="user", attempt=0, reconnects=0, in_flight=0
     )
@@ -38,7 +40,12 @@ async def test_health_says_how_it_is():
         await world.lose(link)
         await asyncio.sleep(5)
         health = link.health()
-        assert (health.ready, health.state, health.in_flight, health.attempt) == (False, "BACKOFF", 0, 1)
+        assert (health.ready, health.state, health.in_flight, health.attempt) == (
+            False,
+            "BACKOFF",
+            0,
+            1,
+        )
         assert 14.5 < health.retry_in < 15.5
         assert health.failure.code == "CONN_RESET"
         await asyncio.sleep(40)
@@ -59,7 +66,9 @@ async def test_events_tell_its_life_in_order():
         await world.lose(link)
         await client.work("a")
     parts = [event async for event in seen]
-    names = [type(event).__name__ for event in parts if not isinstance(event, rb.events.StateChanged)]
+    names = [
+        type(event).__name__ for event in parts if not isinstance(event, rb.events.StateChanged)
+    ]
     assert names == ["Connected", "Disconnected", "ReconnectScheduled", "Connected", "Closed"]
     states = [event.state for event in parts if isinstance(event, rb.events.StateChanged)]
     assert states == ["CONNECTING", "READY", "BACKOFF", "CONNECTING", "READY", "CLOSED"]
@@ -105,7 +114,8 @@ async def test_attempts_start_over_only_after_a_stable_time():
     """A link that dies young goes on in its schedule (1, 2, 4 …); one that lasted `stable_after` begins again."""
     world = World()
     link = rb.reconnecting(
-        world.factory, quick(backoff=rb.Backoff.exponential(1, cap=60, jitter="none"), stable_after=30)
+        world.factory,
+        quick(backoff=rb.Backoff.exponential(1, cap=60, jitter="none"), stable_after=30),
     )
     waits = []
     async with link:

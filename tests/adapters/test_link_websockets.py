@@ -223,7 +223,8 @@ async def test_a_peer_that_stops_answering_is_abandoned():
     async with served() as server:
         server.attend = attend
         link = rb.reconnecting(
-            lambda: connect(server.url, ping_interval=0.1, ping_timeout=0.2, close_timeout=0.2), quick()
+            lambda: connect(server.url, ping_interval=0.1, ping_timeout=0.2, close_timeout=0.2),
+            quick(),
         )
         async with link as ws:
             assert await ws.recv() == "alive"
@@ -286,7 +287,9 @@ def test_a_handshake_that_says_when_is_repeated_then(status, reported):
             answer.headers["Retry-After"] = str(reported)
             return answer
 
-        async with serve(lambda ws: ws.wait_closed(), "127.0.0.1", 0, process_request=busy) as server:
+        async with serve(
+            lambda ws: ws.wait_closed(), "127.0.0.1", 0, process_request=busy
+        ) as server:
             url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             link = rb.reconnecting(lambda: connect(url, proxy=None), quick())
             async with link:

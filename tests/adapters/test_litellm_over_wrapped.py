@@ -16,7 +16,11 @@ import resilient_bridge as rb
 from tests.peers.effects import Effects
 
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(60), pytest.mark.filterwarnings("ignore")]  # its own
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(60),
+    pytest.mark.filterwarnings("ignore"),
+]  # its own
 
 THREE = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(0.01), budget=None))
 WORDS = [{"role": "user", "content": "hi"}]

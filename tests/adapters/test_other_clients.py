@@ -97,7 +97,8 @@ async def test_f01_a_limit_is_waited_for(kind):
     async with serving() as server, client(kind) as http:
         for method in ("GET", "POST"):
             server.script = [
-                aiohttp.web.Response(status=429, headers={"Retry-After": wait}) for wait in ("7", "0.5")
+                aiohttp.web.Response(status=429, headers={"Retry-After": wait})
+                for wait in ("7", "0.5")
             ]
             with rb.testing.virtual_time() as time:
                 assert (await http.ask(method, server.url)).status == 200
@@ -205,7 +206,9 @@ async def test_f01_credentials_do_not_cross_http_to_another_machine(kind):
     """CONN_INSECURE before anything is sent."""
     async with client(kind) as http:
         with pytest.raises(rb.ConfigError) as caught:
-            await http.ask("GET", "http://shop.invalid/", headers={"Authorization": "Bearer canary"})
+            await http.ask(
+                "GET", "http://shop.invalid/", headers={"Authorization": "Bearer canary"}
+            )
     assert caught.value.failure.code == "CONN_INSECURE"
     assert isinstance(caught.value, kind.error)
     assert "canary" not in str(caught.value)

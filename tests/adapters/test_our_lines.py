@@ -41,7 +41,9 @@ NAMES |= {"AsyncOpenAI": AsyncOpenAI, "AsyncAnthropic": AsyncAnthropic}
 def skipped(page):
     """The blocks of ours that Sybil skips: those that speak of `rb.`."""
     blocks = re.findall(
-        r"^<!-- skip: next -->\n```python\n(.*?)^```", (HOW_TO / page).read_text(), re.MULTILINE | re.DOTALL
+        r"^<!-- skip: next -->\n```python\n(.*?)^```",
+        (HOW_TO / page).read_text(),
+        re.MULTILINE | re.DOTALL,
     )
     return [block for block in blocks if "rb." in block]
 
@@ -57,7 +59,11 @@ async def run(block, **passed):
 
 def test_no_line_of_ours_is_omitted():
     """Of all pages, these have blocks of ours that the page itself does not run; a new one has to come here."""
-    found = {page.name: len(skipped(page.name)) for page in HOW_TO.glob("wrap-*.md") if skipped(page.name)}
+    found = {
+        page.name: len(skipped(page.name))
+        for page in HOW_TO.glob("wrap-*.md")
+        if skipped(page.name)
+    }
     assert found == {
         "wrap-an-mcp-client.md": 2,
         "wrap-a-websocket.md": 1,
@@ -116,7 +122,9 @@ async def test_a_session_of_aiohttp():
     """A GET that meets a 503 is repeated, and its answer read."""
     async with serving() as server:
         server.script = [503, lambda _: aiohttp.web.json_response(["book"])]
-        block = skipped("wrap-requests-and-aiohttp.md")[0].replace("https://shop.example/", server.url)
+        block = skipped("wrap-requests-and-aiohttp.md")[0].replace(
+            "https://shop.example/", server.url
+        )
         names = await run(block, aiohttp=aiohttp, policy=QUICK)
     assert (names["items"], server.methods) == (["book"], ["GET"] * 2)
 

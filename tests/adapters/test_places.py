@@ -72,7 +72,8 @@ async def test_a_peer_is_asked_on_its_own_loop():
         )
         assert len(reported) == 4
         assert all(
-            "Peer: wanted the event loop that entered it, got 'another one'" in text for text in reported
+            "Peer: wanted the event loop that entered it, got 'another one'" in text
+            for text in reported
         )
         assert await peer.request("unasked") == []
         assert repr(peer).endswith("open waiting=0>")
@@ -118,11 +119,15 @@ async def test_an_event_source_is_read_on_its_own_loop(library):
             lambda: anext(source), source.aclose, lambda: source.__aexit__(None, None, None)
         )
         assert len(reported) == 3
-        assert all("EventSource: wanted the event loop that entered it" in text for text in reported)
+        assert all(
+            "EventSource: wanted the event loop that entered it" in text for text in reported
+        )
         assert (await anext(source)).data == "n2"
         waiting = asyncio.ensure_future(anext(source))
         await asyncio.sleep(0)
-        assert "event loop" in (await elsewhere(lambda: anext(source)))[0]  # and not "one reader at a time"
+        assert (
+            "event loop" in (await elsewhere(lambda: anext(source)))[0]
+        )  # and not "one reader at a time"
         waiting.cancel()
         with suppress(asyncio.CancelledError):
             await waiting
@@ -148,7 +153,9 @@ async def test_a_link_is_closed_on_its_own_loop():
 
 
 # -- a pickle -------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("how", [pickle.dumps, copy.deepcopy, copy.copy], ids=["pickle", "deepcopy", "copy"])
+@pytest.mark.parametrize(
+    "how", [pickle.dumps, copy.deepcopy, copy.copy], ids=["pickle", "deepcopy", "copy"]
+)
 async def test_none_of_them_can_be_pickled_or_copied(how):
     """A link, what stands for its client, a Peer, an EventSource, an HTTPTransport and a BridgeClient say what they are and why not."""
     link = rb.reconnecting(stdio(*CHILD), quick())
@@ -216,7 +223,9 @@ async def test_d03_a_bridge_client_is_used_on_its_own_loop():
         uses = _uses(client, receipt, client.events(), client.__aiter__())
         reported = await elsewhere(*uses.values())
         assert len(reported) == len(uses)
-        assert all("BridgeClient: wanted the event loop that entered it" in text for text in reported)
+        assert all(
+            "BridgeClient: wanted the event loop that entered it" in text for text in reported
+        )
         assert (await asyncio.to_thread(client.health)).queued == 1  # and nothing else was accepted
         assert receipt.withdraw() is True
     assert client.state == "CLOSED"
@@ -253,7 +262,9 @@ async def test_d03_events_and_records_are_read_on_their_own_loop():
             sessions.__aenter__,
             lambda: sessions.__aexit__(None, None, None),
         )
-        assert [text.partition(":")[0] for text in reported] == ["Reconnecting"] * 2 + ["Sessions"] * 3
+        assert [text.partition(":")[0] for text in reported] == ["Reconnecting"] * 2 + [
+            "Sessions"
+        ] * 3
         assert await sessions.list() == []
 
 
@@ -277,4 +288,6 @@ async def test_d03_aclose_is_bounded_whatever_the_users_callable_does(monkeypatc
     assert client.state == "CLOSED"
     over.set()
     async with asyncio.timeout(5):
-        await asyncio.wait([task for task in asyncio.all_tasks() if "supervisor" in task.get_name()])
+        await asyncio.wait(
+            [task for task in asyncio.all_tasks() if "supervisor" in task.get_name()]
+        )

@@ -41,7 +41,11 @@ class Peer:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
-                length = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+                length = [
+                    line
+                    for line in head.lower().split(b"\r\n")
+                    if line.startswith(b"content-length:")
+                ]
                 await reader.readexactly(int(length[0].split(b":")[1]) if length else 0)
                 self.requests += 1
                 status = self.script.pop(0) if self.script else 200
@@ -117,7 +121,9 @@ async def test_proof_connect_timeout():
             fillers.append(filler)
         try:
             async with client(timeout=httpx.Timeout(5, connect=0.2)) as http:
-                await refused(lambda: http.post(f"http://127.0.0.1:{address[1]}/"), "connect_timeout")
+                await refused(
+                    lambda: http.post(f"http://127.0.0.1:{address[1]}/"), "connect_timeout"
+                )
         finally:
             for filler in fillers:
                 filler.close()
@@ -231,7 +237,10 @@ async def test_proof_http(status):
         rb.Retry(attempts=2, rules={status: rb.Rule(attempts=2)}, backoff=rb.Backoff.constant(0))
     )
     transport = rb.HTTPTransport(policy, httpx.AsyncHTTPTransport())
-    async with peer.serving() as port, httpx.AsyncClient(transport=transport, trust_env=False) as http:
+    async with (
+        peer.serving() as port,
+        httpx.AsyncClient(transport=transport, trust_env=False) as http,
+    ):
         answer = await http.post(
             f"http://127.0.0.1:{port}/", content=b"x", extensions={"rb.idempotent": False}
         )
@@ -240,7 +249,9 @@ async def test_proof_http(status):
 
 
 def _rpc(code, message):
-    return json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": message}}).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": message}}
+    ).encode()
 
 
 async def test_proof_rpc_over_a_line():
@@ -264,7 +275,11 @@ async def test_proof_mcp_session_unknown():
     async with peer.serving() as port, httpx.AsyncClient(trust_env=False) as http:
         answer = await http.post(f"http://127.0.0.1:{port}/", headers={"Mcp-Session-Id": "s"})
     failure = rb.classify(answer.json())
-    assert (failure.code, failure.proof, peer.effects) == ("SESS_NOT_FOUND", "mcp_session_unknown", 0)
+    assert (failure.code, failure.proof, peer.effects) == (
+        "SESS_NOT_FOUND",
+        "mcp_session_unknown",
+        0,
+    )
 
 
 async def test_proof_own_layer():
@@ -272,7 +287,10 @@ async def test_proof_own_layer():
     peer = Peer()
     policy = rb.Policy(rb.Bulkhead(1, queue=0))
     transport = rb.HTTPTransport(policy, httpx.AsyncHTTPTransport())
-    async with peer.serving() as port, httpx.AsyncClient(transport=transport, trust_env=False) as http:
+    async with (
+        peer.serving() as port,
+        httpx.AsyncClient(transport=transport, trust_env=False) as http,
+    ):
         url = f"http://127.0.0.1:{port}/"
         outcomes = await asyncio.gather(*(http.post(url) for _ in range(2)), return_exceptions=True)
     rejected = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
@@ -299,7 +317,9 @@ async def test_proof_not_executed_and_stated():
     with pytest.raises(rb.NotExecutedError) as caught:
         await order(rb.NotExecutedError)
     assert rb.classify(caught.value).proof == "not_executed"
-    with rb.classify.register(NoServerError, kind=rb.Kind.TRANSIENT, executed=rb.errors.Executed.NO):
+    with rb.classify.register(
+        NoServerError, kind=rb.Kind.TRANSIENT, executed=rb.errors.Executed.NO
+    ):
         with pytest.raises(NoServerError) as caught:
             await order(NoServerError)
         assert rb.classify(caught.value).proof == "stated"
@@ -365,7 +385,9 @@ async def test_a03_a_body_longer_than_declared_was_read_by_the_server():
 
     async with peer.serving() as port, client() as http:
         with pytest.raises(Exception, match="Too much data") as caught:  # h11's own, or httpx's
-            await http.post(f"http://127.0.0.1:{port}/", content=body(), headers={"Content-Length": "5"})
+            await http.post(
+                f"http://127.0.0.1:{port}/", content=body(), headers={"Content-Length": "5"}
+            )
     assert rb.classify(caught.value).executed is rb.errors.Executed.MAYBE
     assert peer.effects == 1
 
@@ -384,4 +406,8 @@ async def test_a03_a_closed_http2_connection_is_a_lost_connection(method, sent):
         with pytest.raises(httpx.LocalProtocolError) as caught:
             await http.request(method, "https://host.example/")
     failure = rb.classify(caught.value)
-    assert (len(calls), failure.code, failure.executed) == (sent, "CONN_RESET", rb.errors.Executed.MAYBE)
+    assert (len(calls), failure.code, failure.executed) == (
+        sent,
+        "CONN_RESET",
+        rb.errors.Executed.MAYBE,
+    )

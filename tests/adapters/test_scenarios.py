@@ -48,7 +48,12 @@ WORKERS = [
 
 async def reported(kind: str, message: str, retryable: bool, session_valid: bool) -> rb.Failure:
     """What a client over a link to such a bridge gets to see."""
-    fields = {"type": kind, "message": message, "retryable": retryable, "sessionValid": session_valid}
+    fields = {
+        "type": kind,
+        "message": message,
+        "retryable": retryable,
+        "sessionValid": session_valid,
+    }
     policy = rb.Policy(rb.Retry(attempts=1))
     link = rb.reconnecting(rb.links.stdio(sys.executable, "-c", BRIDGE), policy)
     async with link as peer:
@@ -105,7 +110,9 @@ for line in sys.stdin:
         answer["result"] = [n, os.getpid()]
     print(json.dumps(answer), flush=True)
 """
-    policy = rb.presets.stdiobus.evolve(calls=rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.01))))
+    policy = rb.presets.stdiobus.evolve(
+        calls=rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.01)))
+    )
     link = rb.reconnecting(rb.links.stdio(sys.executable, "-c", bridge), policy)
     async with link as peer:
         calls, _ = await peer.request("sessions_prompt", {})
@@ -116,7 +123,9 @@ for line in sys.stdin:
 @pytest.mark.requirement("S11")
 async def test_after_a_failure_health_tells_whether_the_bridge_is_ready():
     """Ready while there is a child; not ready, with the reason and the last failure, while there is none."""
-    patient = rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(60)))
+    patient = rb.presets.default.evolve(
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(60))
+    )
     link = rb.reconnecting(rb.links.stdio(sys.executable, "-c", BRIDGE), patient)
     async with link as peer:
         assert link.health().ready

@@ -31,10 +31,10 @@ async def test_answers_find_their_questions_in_any_order():
     """Each answer goes to its request; the child is a process of its own, and a status line says how it stands."""
     async with stdio(*CHILD)() as peer:
         assert repr(peer) == f"<Peer {Path(sys.executable).name} pid={peer.pid} open waiting=0>"
-        shown = (
-            "close_exc missed noise notifications notify pid request returncode stderr unmatched wait_closed"
-        )
-        assert [name for name in dir(peer) if not name.startswith("_")] == shown.split()  # no callback (J05)
+        shown = "close_exc missed noise notifications notify pid request returncode stderr unmatched wait_closed"
+        assert [
+            name for name in dir(peer) if not name.startswith("_")
+        ] == shown.split()  # no callback (J05)
         slow = asyncio.create_task(peer.request("silence"))
         await until(lambda: peer._calls)
         fast = await asyncio.gather(
@@ -91,7 +91,9 @@ async def test_noise_on_stdout_is_skipped_and_counted():
 async def test_a_line_may_arrive_in_pieces_and_end_either_way():
     """Half a line waits for the other half; `\\r\\n` ends it as well, and a byte order mark before it is no noise."""
     async with stdio(*CHILD)() as peer:
-        half = asyncio.create_task(peer.request("raw", as_hex(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"resu')))
+        half = asyncio.create_task(
+            peer.request("raw", as_hex(b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"resu'))
+        )
         await until(lambda: peer._calls)
         await peer.notify("raw", as_hex(b'lt":"wh\xc3'))
         await peer.notify("raw", as_hex(b'\xb6le"}\r\n'))
@@ -120,7 +122,9 @@ async def test_reading_never_blocks_writing():
     """A child that writes megabytes before it reads again, while megabytes wait for it: both sides get through."""
     async with stdio(*CHILD)() as peer:
         flood = asyncio.create_task(peer.request("flood", {"count": 300, "size": 10_000}))
-        lengths = await asyncio.gather(*(peer.request("length", {"text": "y" * 200_000}) for _ in range(20)))
+        lengths = await asyncio.gather(
+            *(peer.request("length", {"text": "y" * 200_000}) for _ in range(20))
+        )
         assert await flood == 300
         assert lengths == [200_000] * 20
         assert peer.missed == 0
@@ -131,8 +135,18 @@ async def test_reading_never_blocks_writing():
 @pytest.mark.parametrize(
     ("error", "kind", "category", "retryable"),
     [
-        ({"code": -32002, "message": "worker w1 failed"}, rb.BridgeError, rb.Category.UPSTREAM, False),
-        ({"code": -32601, "message": "no such method"}, rb.errors.ProtocolError, rb.Category.PROTOCOL, False),
+        (
+            {"code": -32002, "message": "worker w1 failed"},
+            rb.BridgeError,
+            rb.Category.UPSTREAM,
+            False,
+        ),
+        (
+            {"code": -32601, "message": "no such method"},
+            rb.errors.ProtocolError,
+            rb.Category.PROTOCOL,
+            False,
+        ),
         ({"code": -32003, "message": "who are you"}, rb.errors.AuthError, rb.Category.AUTH, False),
         (
             {"code": -32000, "message": "busy", "data": {"type": "TRANSPORT", "retryable": True}},
@@ -174,7 +188,8 @@ async def test_a_request_that_takes_too_long_may_have_run_and_its_answer_is_drop
     """AttemptTimeoutError, retryable; the late answer is counted, and no later request gets it."""
     async with stdio(*CHILD)() as peer:
         with pytest.raises(
-            rb.errors.AttemptTimeoutError, match=r"silence: no answer within 0\.1 s; it was handed out"
+            rb.errors.AttemptTimeoutError,
+            match=r"silence: no answer within 0\.1 s; it was handed out",
         ) as caught:
             await peer.request("silence", timeout=0.1)
         failure = rb.classify(caught.value)
@@ -233,7 +248,9 @@ async def test_an_answer_to_no_question_does_no_harm():
         strange = ["1", None, 99, -1, 1.5]
         for number in strange:
             await peer.notify("say", {"message": {"id": number, "result": "wrong"}})
-        await peer.notify("say", {"message": {"id": True, "result": "wrong"}})  # an id that cannot be: noise
+        await peer.notify(
+            "say", {"message": {"id": True, "result": "wrong"}}
+        )  # an id that cannot be: noise
         await peer.notify("say", {"message": {"id": 1.0, "result": "right"}})  # how Lua writes 1
         await peer.notify("say", {"message": {"id": 1, "result": "again"}})
         assert await asked == "right"
@@ -307,7 +324,9 @@ async def test_a_request_from_the_child_is_answered_with_method_not_found():
     """It learns that nobody serves it instead of waiting for ever."""
     async with stdio(*CHILD)() as peer:
         for number in ("q1", 2.5):
-            await peer.notify("say", {"message": {"id": number, "method": "sampling/createMessage"}})
+            await peer.notify(
+                "say", {"message": {"id": number, "method": "sampling/createMessage"}}
+            )
         await peer.request("echo")
         heard = await peer.request("unasked")
         error = {"code": -32601, "message": "method not found"}
@@ -316,7 +335,9 @@ async def test_a_request_from_the_child_is_answered_with_method_not_found():
 
 async def test_a_child_that_asks_and_does_not_read_costs_no_memory():
     """Answers that it does not read are bounded: the rest of its requests are counted, and the link goes on."""
-    asking = b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"may I"}\n' % number for number in range(5_000))
+    asking = b"".join(
+        b'{"jsonrpc":"2.0","id":%d,"method":"may I"}\n' % number for number in range(5_000)
+    )
     async with stdio(*CHILD)() as peer:
         await peer.request("raw", {**as_hex(asking), "then_answer": True})
         assert peer.missed > 1_000
@@ -406,7 +427,9 @@ def test_it_loads_no_network():
 )
 async def test_k01_the_dicts_of_a_peer_are_answers_of_a_server(answer):
     """Behind a link, a tool's reported failure is one: repeated, counted by the circuit, and returned."""
-    calls = rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(0)), rb.Breaker.consecutive(2))
+    calls = rb.Policy(
+        rb.Retry(attempts=2, backoff=rb.Backoff.constant(0)), rb.Breaker.consecutive(2)
+    )
     link = rb.reconnecting(stdio(*CHILD), rb.bridge.BridgePolicy(calls=calls), idempotent=True)
     async with link as peer:
         assert await peer.request("echo", answer) == answer

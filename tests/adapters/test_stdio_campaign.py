@@ -31,8 +31,20 @@ pytestmark = [pytest.mark.real, pytest.mark.sample, pytest.mark.timeout(180)]
 CHILD = (sys.executable, "-I", "-S", str(Path(__file__).with_name("campaign_child.py")))
 SEEDS = some([61, 62, 63], 1)
 ROUNDS = 90
-FATAL = ["dies before", "dies after", "half a line"]  # of one call, while seven others are under way
-ROUND = [*FATAL, *FATAL, "killed at rest", "killed at rest", "killed unnoticed", "crash at start", "deaf"]
+FATAL = [
+    "dies before",
+    "dies after",
+    "half a line",
+]  # of one call, while seven others are under way
+ROUND = [
+    *FATAL,
+    *FATAL,
+    "killed at rest",
+    "killed at rest",
+    "killed unnoticed",
+    "crash at start",
+    "deaf",
+]
 FILLER = "x" * 100_000  # more than a pipe takes
 
 _done: dict[int, Campaign] = {}
@@ -113,11 +125,14 @@ class Campaign:
     def _planned(self, number: int, what: str) -> list[Call]:
         rng = self.rng
         calls = [
-            Call(f"s{self.seed}r{number}c{n}", what, may_repeat=rng.random() < 0.2) for n in range(CALLERS)
+            Call(f"s{self.seed}r{number}c{n}", what, may_repeat=rng.random() < 0.2)
+            for n in range(CALLERS)
         ]
         for call in calls:
             if what != "deaf" and rng.random() < 0.2:
-                call.fault, call.times = rng.choice([("noise", 1), ("busy", rng.choice([1, 2, 3, 9]))])
+                call.fault, call.times = rng.choice(
+                    [("noise", 1), ("busy", rng.choice([1, 2, 3, 9]))]
+                )
         if what in {*FATAL, "deaf"}:
             victim = calls[0 if what == "deaf" else rng.randrange(CALLERS)]
             victim.fault, victim.times = what, 1
@@ -135,7 +150,9 @@ class Campaign:
         if what == "killed at rest":
             await until(lambda: link.state != "READY" or link._supervisor.current.pid != pid)
 
-    async def _deaf(self, link: rb.links.Reconnecting, peer: rb.links.Peer, calls: list[Call]) -> None:
+    async def _deaf(
+        self, link: rb.links.Reconnecting, peer: rb.links.Peer, calls: list[Call]
+    ) -> None:
         """It reads one call and nothing more: the pipe takes a part of the second, and the others never leave."""
         pid = link._supervisor.current.pid
         first, *others = calls
@@ -153,7 +170,9 @@ class Campaign:
         params = {"key": call.key, "fault": call.fault, "times": call.times, "filler": call.filler}
         try:
             # Not said is no, and leaves the word to the link.
-            answer = await peer.request("work", params, timeout=60, idempotent=call.may_repeat or None)
+            answer = await peer.request(
+                "work", params, timeout=60, idempotent=call.may_repeat or None
+            )
             call.reported = "done" if answer == call.key else "wrong"
         except rb.BridgeError as error:
             call.reported = outcome_of(error)
@@ -171,7 +190,9 @@ class Campaign:
             if why := call.fault_of(ran, saw):
                 wrong.append(f"{why}: {call}, which was seen {saw} times and ran {ran} times")
         wrong.sort(key=worst_first)
-        assert not wrong, "\n".join([f"{len(wrong)} of {len(self.calls)} calls:", *wrong[:8], self.replay])
+        assert not wrong, "\n".join(
+            [f"{len(wrong)} of {len(self.calls)} calls:", *wrong[:8], self.replay]
+        )
 
 
 async def campaign(seed: int, folder: Path, **options) -> Campaign:

@@ -40,7 +40,8 @@ async def test_when_the_child_goes_every_request_learns_what_is_known():
         assert peer.stderr == "Traceback:\n  it was token=[redacted]\nfatal"
         for task in asked:
             with pytest.raises(
-                rb.OutcomeUnknownError, match=r"silence: .* ended with exit code 3; it was handed out"
+                rb.OutcomeUnknownError,
+                match=r"silence: .* ended with exit code 3; it was handed out",
             ):
                 await task
             reported = task.exception()
@@ -48,9 +49,9 @@ async def test_when_the_child_goes_every_request_learns_what_is_known():
             assert reported.failure.executed is rb.errors.Executed.MAYBE
             assert reported.failure.details["exit_code"] == 3
             assert reported.failure.details["stderr"].endswith("fatal")
-            assert SECRET not in reported.failure.explain() + str(reported) + str(reported.__cause__) + repr(
-                peer
-            )
+            assert SECRET not in reported.failure.explain() + str(reported) + str(
+                reported.__cause__
+            ) + repr(peer)
         for late in (peer.request("echo"), peer.notify("x"), anext(peer.notifications())):
             with pytest.raises(
                 rb.errors.NotConnectedError, match="ended with exit code 3; it never left"
@@ -76,7 +77,9 @@ async def test_what_was_not_sent_did_not_run():
         with pytest.raises(rb.OutcomeUnknownError):
             await started
         for task in waiting:
-            with pytest.raises(rb.errors.NotConnectedError, match="exit code -9; it never left") as caught:
+            with pytest.raises(
+                rb.errors.NotConnectedError, match="exit code -9; it never left"
+            ) as caught:
                 await task
             assert caught.value.__cause__ is peer.close_exc
 
@@ -139,7 +142,9 @@ async def test_an_answer_written_just_before_the_end_arrives():
         asked = asyncio.create_task(peer.request("echo", {"text": text}))
         answer = b'{"jsonrpc":"2.0","id":2,"result":"open end"}'
         last = asyncio.create_task(peer.request("raw", {"hex": answer.hex()}))
-        await until(lambda: len(peer._calls) == 2 or asked.done())  # both were written: the echo may be back
+        await until(
+            lambda: len(peer._calls) == 2 or asked.done()
+        )  # both were written: the echo may be back
         await peer.notify("leave", {"code": 0})
         assert await asked == {"text": text}
         assert await last == "open end"
@@ -174,7 +179,9 @@ async def test_leaving_tells_who_waits_and_reaps_the_child():
     assert caught.value.__cause__ is None
     await gone
     assert (peer.close_exc, peer.returncode, is_reaped(peer.pid)) == (None, 0, True)
-    with pytest.raises(rb.errors.NotConnectedError, match=f"echo: {PROGRAM} was closed; it never left"):
+    with pytest.raises(
+        rb.errors.NotConnectedError, match=f"echo: {PROGRAM} was closed; it never left"
+    ):
         await peer.request("echo")
     assert "closed waiting=0" in repr(peer)
 
@@ -271,7 +278,11 @@ for line in sys.stdin:
 @pytest.mark.parametrize(
     ("method", "text", "details"),
     [
-        ("banner", "1 line of no JSON-RPC, the last 'Loading configuration, token=[redacted]'", {"noise": 1}),
+        (
+            "banner",
+            "1 line of no JSON-RPC, the last 'Loading configuration, token=[redacted]'",
+            {"noise": 1},
+        ),
         ("foreign", "1 answer to an id that was not asked, the last 'another'", {"unmatched": 1}),
         ("silence", "", {}),
     ],

@@ -28,7 +28,9 @@ from tests.threats.certificates import KINDS, serving, trusting
 
 CANARY = "c4n4ry-S3CR3T-8f1e7a02b9d64c55"
 QUICK = rb.presets.default.evolve(
-    reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.01, jitter="none"), connects_per_minute=6000),
+    reconnect=rb.bridge.Reconnect(
+        backoff=rb.Backoff.constant(0.01, jitter="none"), connects_per_minute=6000
+    ),
     calls=rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.01))),
 )
 pytestmark = pytest.mark.real
@@ -90,12 +92,18 @@ async def test_row_43_an_sdk_does_not_repeat_it_either():
     async with answering(say_ok, serving("expired")) as (port, _):
         http = httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(verify=trusting()))
         async with rb.wrap(
-            openai.AsyncOpenAI(api_key=CANARY, base_url=f"https://localhost:{port}", http_client=http)
+            openai.AsyncOpenAI(
+                api_key=CANARY, base_url=f"https://localhost:{port}", http_client=http
+            )
         ) as client:
             with pytest.raises(openai.APIConnectionError) as caught:
                 await client.models.list()
     failure = rb.classify(caught.value)
-    assert (failure.code, failure.retryable, failure.history) == ("CONN_TLS_HANDSHAKE_FAILED", False, ())
+    assert (failure.code, failure.retryable, failure.history) == (
+        "CONN_TLS_HANDSHAKE_FAILED",
+        False,
+        (),
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -127,7 +135,9 @@ async def test_row_22_an_idle_connection_that_was_cut_costs_nothing(method, libr
             assert (await client.request(method, f"http://127.0.0.1:{port}/")).text == "ok"
             while not accepted[-1].is_closing():
                 await asyncio.sleep(0)
-            await asyncio.sleep(0.01)  # its FIN has to cross to the client, which then knows without asking
+            await asyncio.sleep(
+                0.01
+            )  # its FIN has to cross to the client, which then knows without asking
         assert len(accepted) == 5
 
 
@@ -184,7 +194,9 @@ async def test_row_18_a_handshake_that_never_ends_is_abandoned():
     )
     async with answering(hold) as (port, accepted):
         link = rb.reconnecting(
-            lambda: websockets.connect(f"ws://127.0.0.1:{port}", open_timeout=None), policy, patience=0.1
+            lambda: websockets.connect(f"ws://127.0.0.1:{port}", open_timeout=None),
+            policy,
+            patience=0.1,
         )
         async with link as ws:
             with pytest.raises(rb.errors.NotConnectedError) as caught:
@@ -212,10 +224,14 @@ async def test_row_40_a_link_shows_no_secret(caplog):
         with rb.testing.record() as events:
             async with link as ws:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(0.3):  # many connections, each closed with words that hold it
+                    async with asyncio.timeout(
+                        0.3
+                    ):  # many connections, each closed with words that hold it
                         await ws.recv()
         parts += [repr(link), repr(link.health()), repr(list(events))]
-    child = rb.links.stdio(sys.executable, "-c", "import sys; sys.exit(3)", CANARY, env={"TOKEN": CANARY})
+    child = rb.links.stdio(
+        sys.executable, "-c", "import sys; sys.exit(3)", CANARY, env={"TOKEN": CANARY}
+    )
     link = rb.reconnecting(child, QUICK, patience=0.2)
     with rb.testing.record() as events:
         async with link as peer:
@@ -228,7 +244,11 @@ async def test_row_40_a_link_shows_no_secret(caplog):
         str(caught.value),
         repr(caught.value.__cause__),
     ]
-    parts += [rb.classify(caught.value).explain(), str(rb.classify(caught.value).to_dict()), caplog.text]
+    parts += [
+        rb.classify(caught.value).explain(),
+        str(rb.classify(caught.value).to_dict()),
+        caplog.text,
+    ]
     assert CANARY not in "\n".join(parts)
 
 
@@ -257,7 +277,9 @@ async def test_row_44_a_refresh_that_does_not_work_ends_in_the_refusal(refresh):
 
         policy = rb.Policy(
             rb.Deadline(5),
-            rb.Retry(rules={401: rb.Rule(attempts=2, before=log_in, backoff=rb.Backoff.constant(0))}),
+            rb.Retry(
+                rules={401: rb.Rule(attempts=2, before=log_in, backoff=rb.Backoff.constant(0))}
+            ),
         )
         async with httpx.AsyncClient(transport=rb.HTTPTransport(policy)) as client:
             if refresh == "fails":

@@ -172,14 +172,18 @@ class Campaign:
             await self.listen()
         if filler:  # all were begun before the first is read
             await until(
-                lambda: link.health().in_flight + sum(bool(call.reported) for call in calls) == CALLERS
+                lambda: (
+                    link.health().in_flight + sum(bool(call.reported) for call in calls) == CALLERS
+                )
             )
             next(iter(self._server.connections)).transport.resume_reading()
         await senders
         if what:  # the next round begins on a connection of its own
             await until(lambda: link._supervisor.current is not before and link.state == "READY")
         if what not in BROKEN:  # what was told to be sent is there, soon
-            await until(lambda: all(self.ran[call.key] for call in calls if call.reported == "done"))
+            await until(
+                lambda: all(self.ran[call.key] for call in calls if call.reported == "done")
+            )
 
     async def _break(self, what: str, victim: str, link: rb.links.Reconnecting) -> None:
         rng, before = self.rng, link._supervisor.current
@@ -201,7 +205,9 @@ class Campaign:
         elif what.startswith("cut"):
             await self._cut(what, here, link)
 
-    async def _cut(self, what: str, here: list[ServerConnection], link: rb.links.Reconnecting) -> None:
+    async def _cut(
+        self, what: str, here: list[ServerConnection], link: rb.links.Reconnecting
+    ) -> None:
         before = link._supervisor.current
         if what in {"cut at rest", "cut unnoticed"}:
             for connection in here:
@@ -228,7 +234,9 @@ class Campaign:
             for call in self.calls
             if (why := call.fault_of(self.ran[call.key]))
         ]
-        assert not wrong, "\n".join([f"{len(wrong)} of {len(self.calls)} messages:", *wrong[:8], replay])
+        assert not wrong, "\n".join(
+            [f"{len(wrong)} of {len(self.calls)} messages:", *wrong[:8], replay]
+        )
 
 
 async def campaign(seed: int, **options) -> Campaign:

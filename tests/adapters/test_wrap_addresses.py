@@ -15,7 +15,12 @@ from tests.rows import each_row
 
 
 FAR = "http://user:c4n4ry@models.example:8000/v1"
-NEAR = ["http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]:9/v1", "https://models.example/v1"]
+NEAR = [
+    "http://127.0.0.1:8000/v1",
+    "http://localhost/v1",
+    "http://[::1]:9/v1",
+    "https://models.example/v1",
+]
 
 
 def _google(url):
@@ -33,7 +38,10 @@ KINDS = {
         lambda url: openai.AzureOpenAI(api_key="k", base_url=url, api_version="v"),
         openai.OpenAIError,
     ),
-    "anthropic": (lambda url: anthropic.Anthropic(api_key="k", base_url=url), anthropic.AnthropicError),
+    "anthropic": (
+        lambda url: anthropic.Anthropic(api_key="k", base_url=url),
+        anthropic.AnthropicError,
+    ),
     "anthropic async": (
         lambda url: anthropic.AsyncAnthropic(auth_token="k", base_url=url),
         anthropic.AnthropicError,
@@ -47,10 +55,16 @@ KINDS = {
 def test_a_key_does_not_go_to_another_machine_in_clear_text(kind):
     """Refused where it is wrapped, as ours and the SDK's error, which shows the place and no user or password."""
     make, base = KINDS[kind]
-    with pytest.raises(base, match=r"wanted (http|ws)s://, got (http|ws)://models\.example:8000") as caught:
+    with pytest.raises(
+        base, match=r"wanted (http|ws)s://, got (http|ws)://models\.example:8000"
+    ) as caught:
         rb.wrap(make(FAR))
     failure = rb.classify(caught.value)
-    assert (failure.code, failure.category, failure.retryable) == ("CONN_INSECURE", Category.CONFIG, False)
+    assert (failure.code, failure.category, failure.retryable) == (
+        "CONN_INSECURE",
+        Category.CONFIG,
+        False,
+    )
     assert "c4n4ry" not in failure.explain() + repr(caught.value) + str(caught.value)
     assert any("allow_plaintext_credentials" in each for each in failure.suggestions)
     own = make(FAR)

@@ -33,7 +33,9 @@ async def test_with_aiohttp_installed_a_request_is_made_once(side):
             assert seen == [b"POST"]
             with pytest.raises(httpx2.RemoteProtocolError):
                 await client.models.generate_content(model="m", contents="hi")
-        assert seen == [b"POST"] * 6  # a model call: as often as the policy says, and not twice that
+        assert (
+            seen == [b"POST"] * 6
+        )  # a model call: as often as the policy says, and not twice that
 
 
 async def test_a_request_through_a_session_of_aiohttp_is_made_once():

@@ -24,7 +24,9 @@ ASK = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_token
 
 def wrapped(server, policy=FAST, **options):
     """A wrapped client of the server; its own retries would make three requests of each."""
-    client = anthropic.AsyncAnthropic(base_url=server.anthropic, api_key="sk-ant-secret", timeout=20)
+    client = anthropic.AsyncAnthropic(
+        base_url=server.anthropic, api_key="sk-ant-secret", timeout=20
+    )
     return rb.wrap(client, policy, **options)
 
 
@@ -33,7 +35,9 @@ def scripted(*answers, client=anthropic.AsyncAnthropic, policy=FAST, **options):
     no = {"type": "error", "error": {"type": "api_error", "message": "no"}}
     transport, requests = answering(*answers, refused=no)
     is_async = issubclass(client, anthropic.AsyncAnthropic)
-    http = httpx2.AsyncClient(transport=transport) if is_async else httpx2.Client(transport=transport)
+    http = (
+        httpx2.AsyncClient(transport=transport) if is_async else httpx2.Client(transport=transport)
+    )
     return rb.wrap(client(api_key="sk-ant-secret", http_client=http), policy, **options), requests
 
 
@@ -47,7 +51,8 @@ def test_a_wrapped_client_is_the_client(kind):
     assert isinstance(client.messages, type(own.messages))
     assert isinstance(client.beta.messages, type(own.beta.messages))
     assert all(
-        "sk-ant" not in shown for shown in (repr(client), str(client.messages), repr(client.messages.create))
+        "sk-ant" not in shown
+        for shown in (repr(client), str(client.messages), repr(client.messages.create))
     )
     for each in (
         client,
@@ -105,7 +110,9 @@ async def _runner(client):
 
 async def _stream(client):
     async with await client.messages.create(**ASK, stream=True) as events:
-        return "".join([event.delta.text async for event in events if event.type == "content_block_delta"])
+        return "".join(
+            [event.delta.text async for event in events if event.type == "content_block_delta"]
+        )
 
 
 async def _manager(client):
@@ -234,7 +241,12 @@ async def test_each_page_of_a_list_is_a_call_of_its_own(kind):
     """The second page fails once, and only that one is fetched again."""
 
     def page(name, *, more):
-        model = {"id": name, "type": "model", "display_name": name, "created_at": "2026-01-01T00:00:00Z"}
+        model = {
+            "id": name,
+            "type": "model",
+            "display_name": name,
+            "created_at": "2026-01-01T00:00:00Z",
+        }
         return {"data": [model], "has_more": more, "first_id": name, "last_id": name}
 
     client, requests = scripted(page("a", more=True), 503, page("b", more=False), client=kind)
@@ -255,7 +267,12 @@ def _asks_for(name):
 def _says(text):
     fixed = {"id": "r", "type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
     usage = {"input_tokens": 1, "output_tokens": 1}
-    return {**fixed, "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": usage}
+    return {
+        **fixed,
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "usage": usage,
+    }
 
 
 @pytest.mark.requirement("S8")
@@ -336,7 +353,10 @@ async def test_a_stream_may_be_closed_early():
 @real
 async def test_a_deadline_covers_the_wait_for_the_first_item():
     """A manager whose stream says nothing is cut by the deadline, as an error of anthropic's, too."""
-    async with Providers() as server, wrapped(server, rb.Policy(rb.Deadline(0.2), rb.Retry())) as client:
+    async with (
+        Providers() as server,
+        wrapped(server, rb.Policy(rb.Deadline(0.2), rb.Retry())) as client,
+    ):
         server.strike(Fault.black_hole())
         with pytest.raises(anthropic.AnthropicError) as caught:
             await _manager(client)
@@ -349,7 +369,9 @@ def _sync_plain(client):
 
 def _sync_stream(client):
     with client.messages.create(**ASK, stream=True) as events:
-        return "".join([event.delta.text for event in events if event.type == "content_block_delta"])
+        return "".join(
+            [event.delta.text for event in events if event.type == "content_block_delta"]
+        )
 
 
 def _sync_texts(client):
@@ -372,8 +394,14 @@ def test_the_client_that_blocks_is_protected_in_every_form():
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(Providers()) as server,
-        rb.wrap(anthropic.Anthropic(base_url=server.anthropic, api_key="k", timeout=20), FAST) as client,
+        rb.wrap(
+            anthropic.Anthropic(base_url=server.anthropic, api_key="k", timeout=20), FAST
+        ) as client,
     ):
         forms = [_sync_plain, _sync_runner, _sync_stream, _sync_texts, _sync_final]
-        kinds = {"refusal": "overloaded", "later": anthropic.APIStatusError, "ours": anthropic.AnthropicError}
+        kinds = {
+            "refusal": "overloaded",
+            "later": anthropic.APIStatusError,
+            "ours": anthropic.AnthropicError,
+        }
         assert_protected(server, client, forms, forms[2:], **kinds)

@@ -11,7 +11,9 @@ import resilient_bridge as rb
 from tests.rows import each_row
 
 
-FAST = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(5, open_for=30))
+FAST = rb.Policy(
+    rb.Retry(attempts=3, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(5, open_for=30)
+)
 
 
 class Part:
@@ -131,7 +133,9 @@ async def test_every_kind_of_method_is_protected(name):
     client = wrapped(store)
     store.failing = 1
     with rb.testing.virtual_time() as time:
-        results = [SYNC[name](each) if name in SYNC else await ASYNC[name](each) for each in (bare, client)]
+        results = [
+            SYNC[name](each) if name in SYNC else await ASYNC[name](each) for each in (bare, client)
+        ]
     assert results[0] == results[1]
     assert time.slept == [1.0]
     assert len(store.calls) == len(bare.calls) + 1
@@ -196,9 +200,13 @@ def test_parts_are_what_they_were():
 
 def test_each_method_may_have_a_policy_of_its_own():
     """A mapping gives policies by name; a BridgePolicy lends its calls; they share the state of the object."""
-    patient = rb.Policy(rb.Retry(attempts=5, backoff=rb.Backoff.constant(2)), rb.Breaker.consecutive(5))
+    patient = rb.Policy(
+        rb.Retry(attempts=5, backoff=rb.Backoff.constant(2)), rb.Breaker.consecutive(5)
+    )
     store = Store()
-    client = wrapped(store, methods={"get": patient, "items.delete": FAST, "rows": rb.presets.openviber})
+    client = wrapped(
+        store, methods={"get": patient, "items.delete": FAST, "rows": rb.presets.openviber}
+    )
     store.failing = 4
     with rb.testing.virtual_time() as time:
         client.get("k")
@@ -381,7 +389,11 @@ class Server:
 
     def ask(self):
         self.calls += 1
-        return {"jsonrpc": "2.0", "id": self.calls, "error": {"code": -32000, "message": "server busy"}}
+        return {
+            "jsonrpc": "2.0",
+            "id": self.calls,
+            "error": {"code": -32000, "message": "server busy"},
+        }
 
     async def aask(self):
         return self.ask()
@@ -392,12 +404,16 @@ class Server:
 def test_k01_the_dicts_of_a_users_object_are_answers_only_with_answers(name, answers):
     """By default what a method returns is its success; with `answers=True` a dict in a form of MCP is repeated and counted."""
     server = Server()
-    policy = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(0)), rb.Breaker.consecutive(3))
+    policy = rb.Policy(
+        rb.Retry(attempts=3, backoff=rb.Backoff.constant(0)), rb.Breaker.consecutive(3)
+    )
     wrapped = rb.wrap(server, policy, methods=[name], idempotent=True, answers=answers)
     found = getattr(wrapped, name)()
     found = asyncio.run(found) if asyncio.iscoroutine(found) else found
     assert found["error"]["message"] == "server busy"
-    assert (server.calls, rb.calls.circuit(wrapped).state) == ((3, "open") if answers else (1, "closed"))
+    assert (server.calls, rb.calls.circuit(wrapped).state) == (
+        (3, "open") if answers else (1, "closed")
+    )
 
 
 def test_k01_answers_is_a_flag():

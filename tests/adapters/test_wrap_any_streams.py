@@ -7,7 +7,9 @@ import pytest
 import resilient_bridge as rb
 
 
-FAST = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(5, open_for=30))
+FAST = rb.Policy(
+    rb.Retry(attempts=3, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(5, open_for=30)
+)
 
 
 class Items:

@@ -33,7 +33,9 @@ ONCE = {
             input_file_id="f", endpoint="/v1/responses", completion_window="24h", **how
         ),
         "conversation": lambda client, **how: client.conversations.create(**how),
-        "tuning": lambda client, **how: client.fine_tuning.jobs.create(model="m", training_file="f", **how),
+        "tuning": lambda client, **how: client.fine_tuning.jobs.create(
+            model="m", training_file="f", **how
+        ),
     },
     "anthropic": {
         "batch": lambda client, **how: client.messages.batches.create(requests=[], **how),
@@ -42,7 +44,9 @@ ONCE = {
 }
 AGAIN = {
     "openai": {
-        "chat": lambda client, **how: client.chat.completions.create(model="m", messages=WORDS, **how),
+        "chat": lambda client, **how: client.chat.completions.create(
+            model="m", messages=WORDS, **how
+        ),
         "embedding": lambda client, **how: client.embeddings.create(model="m", input="hi", **how),
     },
     "anthropic": {
@@ -115,7 +119,9 @@ async def campaign(client: Client, **options: Any) -> Campaign:
     forms = {**client.once, **client.once, **AGAIN[client.sdk]}
     weighed = [*client.once, *client.once, *AGAIN[client.sdk]]
     names = [run.rng("form", n).choice(weighed) for n in range(CALLS)]
-    calls = [Call(f"n{n}", name, may_repeat=name not in client.once) for n, name in enumerate(names)]
+    calls = [
+        Call(f"n{n}", name, may_repeat=name not in client.once) for n, name in enumerate(names)
+    ]
     async with run.server, client.wrapped(run, **options) as own:
 
         async def make(call: Call) -> object:
@@ -156,7 +162,9 @@ async def test_hundreds_of_faults_were_injected():
     for client in CLIENTS:
         run = await campaign(client)
         faults += run.faults
-        ends.update((call.reported, len(call.met)) for call in run.calls.values() if not call.may_repeat)
+        ends.update(
+            (call.reported, len(call.met)) for call in run.calls.values() if not call.may_repeat
+        )
     assert faults.total() >= (1_000 if IS_ALL else 500), faults
     assert min(faults.values()) >= (20 if IS_ALL else 10), faults
     assert len(faults) == 10, faults

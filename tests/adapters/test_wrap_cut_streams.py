@@ -30,22 +30,38 @@ MESSAGES = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "conten
 
 async def _openai(server):
     client = rb.wrap(openai.AsyncOpenAI(base_url=server.openai, api_key="k"), POLICY)
-    return client, openai.APIConnectionError, await client.chat.completions.create(**ASK, stream=True)
+    return (
+        client,
+        openai.APIConnectionError,
+        await client.chat.completions.create(**ASK, stream=True),
+    )
 
 
 async def _openai_events(server):
     client = rb.wrap(openai.AsyncOpenAI(base_url=server.openai, api_key="k"), POLICY)
-    return client, openai.APIConnectionError, await client.chat.completions.stream(**ASK).__aenter__()
+    return (
+        client,
+        openai.APIConnectionError,
+        await client.chat.completions.stream(**ASK).__aenter__(),
+    )
 
 
 async def _anthropic(server):
     client = rb.wrap(anthropic.AsyncAnthropic(base_url=server.anthropic, api_key="k"), POLICY)
-    return client, anthropic.APIConnectionError, await client.messages.create(**MESSAGES, stream=True)
+    return (
+        client,
+        anthropic.APIConnectionError,
+        await client.messages.create(**MESSAGES, stream=True),
+    )
 
 
 async def _anthropic_events(server):
     client = rb.wrap(anthropic.AsyncAnthropic(base_url=server.anthropic, api_key="k"), POLICY)
-    return client, anthropic.APIConnectionError, await client.messages.stream(**MESSAGES).__aenter__()
+    return (
+        client,
+        anthropic.APIConnectionError,
+        await client.messages.stream(**MESSAGES).__aenter__(),
+    )
 
 
 async def _google(server):
@@ -69,7 +85,9 @@ async def test_e27_a_stream_that_ends_before_its_answer_is_reported(asked):
         server.script(Turn.ended_early(after=2))
         client, theirs, stream = await asked(server)
         items = []
-        with pytest.raises(rb.BridgeError, match="the stream ended before the answer did") as caught:
+        with pytest.raises(
+            rb.BridgeError, match="the stream ended before the answer did"
+        ) as caught:
             async for item in stream:
                 items += [item]
         with pytest.raises(StopAsyncIteration):
@@ -145,7 +163,13 @@ def test_e27_every_answer_that_began_has_to_end(chunks, is_cut):
 async def test_e27_done_is_an_end_too(text, is_async):
     """A server of openai's format that gives no reason, and says `[DONE]`: that is the end of it; without it, nothing is."""
     chunk = {"index": 0, "delta": {"content": "hi"}, "finish_reason": None}
-    fields = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [chunk]}
+    fields = {
+        "id": "c",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "m",
+        "choices": [chunk],
+    }
     body = f"data: {json.dumps(fields)}\n\n{text}"
     transport = httpx2.MockTransport(
         lambda _: httpx2.Response(200, text=body, headers={"content-type": "text/event-stream"})
@@ -153,7 +177,9 @@ async def test_e27_done_is_an_end_too(text, is_async):
 
     async def read():
         if is_async:
-            own = openai.AsyncOpenAI(api_key="k", http_client=httpx2.AsyncClient(transport=transport))
+            own = openai.AsyncOpenAI(
+                api_key="k", http_client=httpx2.AsyncClient(transport=transport)
+            )
             stream = await rb.wrap(own, POLICY).chat.completions.create(**ASK, stream=True)
             return [item async for item in stream]
         own = openai.OpenAI(api_key="k", http_client=httpx2.Client(transport=transport))
@@ -169,6 +195,10 @@ async def test_e27_done_is_an_end_too(text, is_async):
 def test_e27_a_stream_of_an_unknown_format_is_unchanged():
     """Lines, bytes, and the objects of others."""
     ending = Ending()
-    for item in ("text", b"x", SimpleNamespace(choices=[SimpleNamespace(index=0, finish_reason=None)])):
+    for item in (
+        "text",
+        b"x",
+        SimpleNamespace(choices=[SimpleNamespace(index=0, finish_reason=None)]),
+    ):
         assert ending.heard(item) is item
     assert ending.cut() is None

@@ -41,7 +41,9 @@ def scripted(*answers, policy=FAST, **options):
         httpx_client=httpx2.Client(transport=transport),
         httpx_async_client=httpx2.AsyncClient(transport=transport),
     )
-    return rb.wrap(genai.Client(api_key="AIza-secret", http_options=http), policy, **options), requests
+    return rb.wrap(
+        genai.Client(api_key="AIza-secret", http_options=http), policy, **options
+    ), requests
 
 
 def test_a_wrapped_client_is_the_client():
@@ -230,7 +232,12 @@ def test_a_call_that_runs_functions_is_not_repeated_if_it_may_have_run():
 
     asked = {
         "candidates": [
-            {"content": {"role": "model", "parts": [{"functionCall": {"name": "order", "args": {}}}]}}
+            {
+                "content": {
+                    "role": "model",
+                    "parts": [{"functionCall": {"name": "order", "args": {}}}],
+                }
+            }
         ]
     }
     for config in ({"tools": [order]}, types.GenerateContentConfig(tools=[order])):
@@ -335,7 +342,9 @@ def _sync_stream(client):
 
 
 def _sync_chat_stream(client):
-    return "".join([chunk.text or "" for chunk in client.chats.create(model="m").send_message_stream("hi")])
+    return "".join(
+        [chunk.text or "" for chunk in client.chats.create(model="m").send_message_stream("hi")]
+    )
 
 
 @real

@@ -19,7 +19,9 @@ class Shop(httpx.Client):
     """A client of somebody's own."""
 
 
-@pytest.mark.parametrize("client", [httpx.Client, httpx.AsyncClient, Shop, httpx2.Client, httpx2.AsyncClient])
+@pytest.mark.parametrize(
+    "client", [httpx.Client, httpx.AsyncClient, Shop, httpx2.Client, httpx2.AsyncClient]
+)
 def test_a_client_of_httpx_is_wrapped_and_copied(client):
     """C02, C09: it stays one of its class; a shallow copy has the policy too, as a bare client's copy has its transport."""
     made = rb.wrap(client(trust_env=False))
@@ -45,7 +47,9 @@ def test_the_error_names_what_to_use_instead():
 async def test_the_error_for_a_session_of_aiohttp_names_the_middleware():
     """A session of aiohttp needs a running loop."""
     async with aiohttp.ClientSession() as session:
-        with pytest.raises(rb.ConfigError, match=re.escape("middlewares=[rb.HTTPMiddleware()]) instead of")):
+        with pytest.raises(
+            rb.ConfigError, match=re.escape("middlewares=[rb.HTTPMiddleware()]) instead of")
+        ):
             rb.wrap(session)
 
 

@@ -20,7 +20,9 @@ def _openai(requests, *, is_async=True, **options):
         lambda request: requests.append(request) or httpx2.Response(200, json={})
     )
     if is_async:
-        client = openai.AsyncOpenAI(api_key="k", http_client=httpx2.AsyncClient(transport=transport))
+        client = openai.AsyncOpenAI(
+            api_key="k", http_client=httpx2.AsyncClient(transport=transport)
+        )
     else:
         client = openai.OpenAI(api_key="k", http_client=httpx2.Client(transport=transport))
     return rb.wrap(client, **options)
@@ -106,13 +108,17 @@ async def test_the_bound_holds_for_every_form(is_async):
 async def test_the_rejection_is_the_base_error_of_each_sdk():
     """`except anthropic.AnthropicError` and `except errors.APIError` hold as well; nothing was connected to."""
     nowhere = "http://127.0.0.1:1"
-    claude = rb.wrap(anthropic.AsyncAnthropic(api_key="k", base_url=nowhere), max_bytes={"system": 5})
+    claude = rb.wrap(
+        anthropic.AsyncAnthropic(api_key="k", base_url=nowhere), max_bytes={"system": 5}
+    )
     with pytest.raises(anthropic.AnthropicError) as caught:
         await claude.messages.create(model="m", max_tokens=1, messages=[], system="too long")
     assert isinstance(caught.value, rb.errors.RejectedError)
     google = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=nowhere))
     with pytest.raises(errors.APIError) as refused:
-        rb.wrap(google, max_bytes={"contents": 5}).models.generate_content(model="m", contents="too long")
+        rb.wrap(google, max_bytes={"contents": 5}).models.generate_content(
+            model="m", contents="too long"
+        )
     assert isinstance(refused.value, rb.errors.RejectedError)
 
 
@@ -149,7 +155,9 @@ async def test_over_the_concurrency_limit_is_retryable_and_openais():
         return httpx2.Response(200, json={})
 
     http = httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
-    client = rb.wrap(openai.AsyncOpenAI(api_key="k", http_client=http), rb.Policy(rb.Bulkhead(1, queue=0)))
+    client = rb.wrap(
+        openai.AsyncOpenAI(api_key="k", http_client=http), rb.Policy(rb.Bulkhead(1, queue=0))
+    )
     first = asyncio.create_task(client.chat.completions.create(model="m", messages=[]))
     await asked.wait()
     with pytest.raises(openai.OpenAIError) as caught:
@@ -158,5 +166,9 @@ async def test_over_the_concurrency_limit_is_retryable_and_openais():
     await first
     assert isinstance(caught.value, rb.errors.BulkheadFullError)
     failure = rb.classify(caught.value)
-    assert (failure.category, failure.retryable, failure.executed) == (Category.TRANSPORT, True, Executed.NO)
+    assert (failure.category, failure.retryable, failure.executed) == (
+        Category.TRANSPORT,
+        True,
+        Executed.NO,
+    )
     assert len(requests) == 1

@@ -18,7 +18,11 @@ import resilient_bridge as rb
 
 def chat(text):
     """An answer of OpenAI's."""
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+    choice = {
+        "index": 0,
+        "finish_reason": "stop",
+        "message": {"role": "assistant", "content": text},
+    }
     return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
 
 
@@ -39,7 +43,11 @@ def claude(text):
 
 def gemini(text):
     """An answer of Google's."""
-    return {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}]}
+    return {
+        "candidates": [
+            {"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP"}
+        ]
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +78,9 @@ async def test_anthropic_through_httpx2_mock(httpx2_mock):
     """529, an answer: two requests; a spent limit, which is a 429, too, is asked once."""
     route = httpx2_mock.post("https://claude.test/v1/messages")
     route.side_effect = [httpx.Response(529), httpx.Response(200, json=claude("hello"))]
-    async with rb.wrap(anthropic.AsyncAnthropic(api_key="k", base_url="https://claude.test")) as client:
+    async with rb.wrap(
+        anthropic.AsyncAnthropic(api_key="k", base_url="https://claude.test")
+    ) as client:
         answer = await client.messages.create(
             model="m", max_tokens=9, messages=[{"role": "user", "content": "x"}]
         )
@@ -86,7 +96,9 @@ async def test_anthropic_through_httpx2_mock(httpx2_mock):
         }
         route.side_effect = [httpx.Response(429, json=spent)]
         with pytest.raises(anthropic.RateLimitError):
-            await client.messages.create(model="m", max_tokens=9, messages=[{"role": "user", "content": "x"}])
+            await client.messages.create(
+                model="m", max_tokens=9, messages=[{"role": "user", "content": "x"}]
+            )
     assert route.call_count == 3
 
 
@@ -96,9 +108,17 @@ async def test_google_through_httpx2_mock(httpx2_mock):
     route = httpx2_mock.post(url__startswith="https://google.test/")
     wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3s"}
     fields = {
-        "error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow down", "details": [wait]}
+        "error": {
+            "code": 429,
+            "status": "RESOURCE_EXHAUSTED",
+            "message": "slow down",
+            "details": [wait],
+        }
     }
-    route.side_effect = [httpx.Response(429, json=fields), httpx.Response(200, json=gemini("hello"))]
+    route.side_effect = [
+        httpx.Response(429, json=fields),
+        httpx.Response(200, json=gemini("hello")),
+    ]
     client = rb.wrap(
         genai.Client(api_key="k", http_options=types.HttpOptions(base_url="https://google.test"))
     )

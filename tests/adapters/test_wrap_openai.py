@@ -27,7 +27,9 @@ real = pytest.mark.real
 @pytest.mark.parametrize("kind", [openai.AsyncOpenAI, openai.OpenAI])
 def test_a_wrapped_client_is_the_client(kind):
     """Its class, its fields and its parts are the SDK's; the key is in no repr; its own retries are off."""
-    own = kind(api_key="sk-secret", base_url="http://127.0.0.1:1/v1", organization="o", max_retries=7)
+    own = kind(
+        api_key="sk-secret", base_url="http://127.0.0.1:1/v1", organization="o", max_retries=7
+    )
     client = rb.wrap(own)
     assert isinstance(client, kind)
     assert isinstance(client, type(own).__mro__[1])
@@ -178,7 +180,9 @@ async def test_x_should_retry_beats_the_status():
         with rb.testing.virtual_time(), pytest.raises(openai.InternalServerError):
             await client.chat.completions.create(**ASK)
         assert server.requests == 1
-    response = httpx2.Response(400, json={"error": {"message": "no"}}, headers={"x-should-retry": "true"})
+    response = httpx2.Response(
+        400, json={"error": {"message": "no"}}, headers={"x-should-retry": "true"}
+    )
     client, requests = scripted(response)
     with rb.testing.virtual_time():
         await client.chat.completions.create(**ASK)
@@ -195,7 +199,9 @@ async def test_the_error_that_comes_out_is_the_sdks_own():
         seen.append(failure)
         return False
 
-    policy = rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(1), on=(rb.Kind.TRANSIENT, take)))
+    policy = rb.Policy(
+        rb.Retry(attempts=2, backoff=rb.Backoff.constant(1), on=(rb.Kind.TRANSIENT, take))
+    )
     async with Providers() as server, wrapped(server, policy) as client:
         server.script(*[Turn.refused("unavailable")] * 2)
         with rb.testing.virtual_time(), pytest.raises(openai.InternalServerError) as caught:

@@ -15,7 +15,9 @@ import resilient_bridge as rb
 
 http = import_module("httpx2" if int(openai.__version__.partition(".")[0]) >= 3 else "httpx")
 ASK = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-FAST = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(5, open_for=30))
+FAST = rb.Policy(
+    rb.Retry(attempts=3, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(5, open_for=30)
+)
 KINDS = [openai.AsyncOpenAI, openai.OpenAI]
 
 
@@ -25,11 +27,19 @@ def _event(body):
 
 def _chunk(text):
     choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
-    return {"id": "r", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return {
+        "id": "r",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+    }
 
 
 WHOLE = _event(_chunk("one")) + _event(_chunk(" two")) + b"data: [DONE]\n\n"
-FAILED = _event({"error": {"message": "busy", "type": "server_error", "code": "server_is_overloaded"}})
+FAILED = _event(
+    {"error": {"message": "busy", "type": "server_error", "code": "server_is_overloaded"}}
+)
 
 
 def scripted(kind, *answers):
@@ -42,12 +52,16 @@ def scripted(kind, *answers):
         if isinstance(stated, bytes):
             return http.Response(200, content=stated, headers={"content-type": "text/event-stream"})
         if isinstance(stated, int):
-            return http.Response(stated, json={"id": "r"} if stated < 400 else {"error": {"message": "no"}})
+            return http.Response(
+                stated, json={"id": "r"} if stated < 400 else {"error": {"message": "no"}}
+            )
         raise stated("broken", request=request)
 
     transport = http.MockTransport(answer)
     client = http.AsyncClient if kind is openai.AsyncOpenAI else http.Client
-    return rb.wrap(kind(api_key="sk-secret", http_client=client(transport=transport)), FAST), requests
+    return rb.wrap(
+        kind(api_key="sk-secret", http_client=client(transport=transport)), FAST
+    ), requests
 
 
 async def ask(client):

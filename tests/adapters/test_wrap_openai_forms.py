@@ -97,7 +97,13 @@ async def test_each_page_of_a_list_is_a_call_of_its_own(kind):
     def page(name, *, more):
         return {"object": "list", "data": [{"id": name}], "has_more": more}
 
-    pages = page("a", more=True), 503, page("b", more=True), httpx2.ReadTimeout, page("c", more=False)
+    pages = (
+        page("a", more=True),
+        503,
+        page("b", more=True),
+        httpx2.ReadTimeout,
+        page("c", more=False),
+    )
     client, requests = scripted(*pages, client=kind)
     with rb.testing.virtual_time() as time:
         if kind is openai.OpenAI:
@@ -105,18 +111,30 @@ async def test_each_page_of_a_list_is_a_call_of_its_own(kind):
         else:
             names = [file.id async for file in client.files.list()]
     assert names == ["a", "b", "c"]
-    assert [dict(request.url.params).get("after") for request in requests] == [None, "a", "a", "b", "b"]
+    assert [dict(request.url.params).get("after") for request in requests] == [
+        None,
+        "a",
+        "a",
+        "b",
+        "b",
+    ]
     assert time.slept == [1.0, 1.0]
 
 
 async def test_a_page_is_what_it_was():
     """Awaited, a list gives openai's page, whose next one is a call; reading by pages works, too."""
     body = {"object": "list", "data": [{"id": "a"}], "has_more": True}
-    client, requests = scripted(body, 503, {**body, "data": [{"id": "b"}]}, body, {**body, "has_more": False})
+    client, requests = scripted(
+        body, 503, {**body, "data": [{"id": "b"}]}, body, {**body, "has_more": False}
+    )
     with rb.testing.virtual_time():
         page = await client.files.list(limit=1)
         assert isinstance(page, openai.pagination.AsyncCursorPage)
-        assert (page.data[0].id, page.has_next_page(), page.model_dump()["has_more"]) == ("a", True, True)
+        assert (page.data[0].id, page.has_next_page(), page.model_dump()["has_more"]) == (
+            "a",
+            True,
+            True,
+        )
         following = await page.get_next_page()
         assert (following.data[0].id, len(requests)) == ("b", 3)
         assert len([each async for each in (await client.files.list()).iter_pages()]) == 2
@@ -189,7 +207,9 @@ async def test_a_deadline_covers_the_wait_for_the_first_item():
 
 async def test_an_empty_stream_is_empty():
     """No item is no failure."""
-    ended = httpx2.Response(200, content=b"data: [DONE]\n\n", headers={"content-type": "text/event-stream"})
+    ended = httpx2.Response(
+        200, content=b"data: [DONE]\n\n", headers={"content-type": "text/event-stream"}
+    )
     client, requests = scripted(ended)
     assert [chunk async for chunk in await client.chat.completions.create(**ASK, stream=True)] == []
     assert len(requests) == 1
@@ -203,7 +223,9 @@ def _sync_plain(client):
 
 
 def _sync_raw(client):
-    return client.with_raw_response.chat.completions.create(**ASK).parse().choices[0].message.content
+    return (
+        client.with_raw_response.chat.completions.create(**ASK).parse().choices[0].message.content
+    )
 
 
 def _sync_streaming(client):
@@ -275,7 +297,9 @@ def test_threads_share_a_client_that_blocks():
     answers = []
 
     def ask(number):
-        answers.append(client.chat.completions.create(**ASK, extra_headers={"x-thread": str(number)}).id)
+        answers.append(
+            client.chat.completions.create(**ASK, extra_headers={"x-thread": str(number)}).id
+        )
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(10)]
     for thread in threads:

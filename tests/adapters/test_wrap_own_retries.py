@@ -104,7 +104,9 @@ def _with_retries(attempts):
 ASKING = [
     {"http_options": {"retry_options": {"attempts": 3}}},
     {"httpOptions": {"retryOptions": {"attempts": 3}}},
-    types.GenerateContentConfig(http_options=types.HttpOptions(retry_options=types.HttpRetryOptions())),
+    types.GenerateContentConfig(
+        http_options=types.HttpOptions(retry_options=types.HttpRetryOptions())
+    ),
 ]
 
 

@@ -20,7 +20,9 @@ from tests.rows import each_row
 def _reported(request):
     if request.url.path.endswith("/models"):
         return httpx2.Response(200, json={"data": [{"id": "m"}], "object": "list"})
-    text = 'data: {"id": "r", "choices": []}\n\ndata: {"id": "r", "choices": []}\n\ndata: [DONE]\n\n'
+    text = (
+        'data: {"id": "r", "choices": []}\n\ndata: {"id": "r", "choices": []}\n\ndata: [DONE]\n\n'
+    )
     return httpx2.Response(200, text=text, headers={"content-type": "text/event-stream"})
 
 
@@ -60,7 +62,9 @@ PROXIES = {
     "a page": _page,
     "a list to await": _coming,
     "a stream": _stream,
-    "a context": lambda: _openai().chat.completions.with_streaming_response.create(model="m", messages=[]),
+    "a context": lambda: _openai().chat.completions.with_streaming_response.create(
+        model="m", messages=[]
+    ),
     "an async context": lambda: _async_openai().chat.completions.with_streaming_response.create(
         model="m", messages=[]
     ),

@@ -57,7 +57,9 @@ def test_what_is_not_true_or_false_is_no_permission(word):
         methods=["order"],
         idempotent=lambda call: _allows(call) if word == "a coroutine" else word,
     )
-    with pytest.raises(rb.ConfigError, match="idempotent: wanted True or False from the predicate for order"):
+    with pytest.raises(
+        rb.ConfigError, match="idempotent: wanted True or False from the predicate for order"
+    ):
         client.order()
     assert shop.orders == 0
 

@@ -15,7 +15,9 @@ async def _hanging(reader, writer):
     """Answer as a provider that streams does: one chunk, and then nothing."""
     await reader.readuntil(b"\r\n\r\n")
     chunk = b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"hi"}}]}\n\n'
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
     writer.write(head + b"%x\r\n%b\r\n" % (len(chunk), chunk))
     await reader.read()
     writer.close()

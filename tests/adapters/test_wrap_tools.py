@@ -28,12 +28,19 @@ FAST = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(1)))
 ASKED = {
     "candidates": [
         {
-            "content": {"role": "model", "parts": [{"functionCall": {"name": "order", "args": {}}}]},
+            "content": {
+                "role": "model",
+                "parts": [{"functionCall": {"name": "order", "args": {}}}],
+            },
             "finishReason": "STOP",
         }
     ]
 }
-DONE = {"candidates": [{"content": {"role": "model", "parts": [{"text": "done"}]}, "finishReason": "STOP"}]}
+DONE = {
+    "candidates": [
+        {"content": {"role": "model", "parts": [{"text": "done"}]}, "finishReason": "STOP"}
+    ]
+}
 
 
 def scripted(*answers, policy=FAST, **options):
@@ -44,13 +51,17 @@ def scripted(*answers, policy=FAST, **options):
         requests.append(request)
         stated = script.pop(0) if script else DONE
         if isinstance(stated, int):
-            return httpx2.Response(stated, json={"error": {"code": stated, "status": "X", "message": "no"}})
+            return httpx2.Response(
+                stated, json={"error": {"code": stated, "status": "X", "message": "no"}}
+            )
         if not isinstance(stated, dict):
             raise stated("broken", request=request)
         if "stream" not in request.url.path:
             return httpx2.Response(200, json=stated)
         return httpx2.Response(
-            200, text=f"data: {json.dumps(stated)}\n\n", headers={"content-type": "text/event-stream"}
+            200,
+            text=f"data: {json.dumps(stated)}\n\n",
+            headers={"content-type": "text/event-stream"},
         )
 
     transport = httpx2.MockTransport(answer)
@@ -75,7 +86,9 @@ class Session(mcp.ClientSession):
 
     async def call_tool(self, name=None, arguments=None, *args, **kwargs):
         self.runs.append(name)
-        return mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text="ordered")])
+        return mcp_types.CallToolResult(
+            content=[mcp_types.TextContent(type="text", text="ordered")]
+        )
 
     def __deepcopy__(self, memo):
         return self  # google-genai copies a config with everything in it
@@ -97,7 +110,9 @@ async def plain(client, config):
 
 
 async def stream(client, config):
-    async for _ in await client.aio.models.generate_content_stream(model="m", contents="hi", config=config):
+    async for _ in await client.aio.models.generate_content_stream(
+        model="m", contents="hi", config=config
+    ):
         pass
 
 
@@ -110,7 +125,9 @@ async def chat_by_call(client, config):
 
 
 async def chat_stream(client, config):
-    async for _ in await client.aio.chats.create(model="m", config=config).send_message_stream("hi"):
+    async for _ in await client.aio.chats.create(model="m", config=config).send_message_stream(
+        "hi"
+    ):
         pass
 
 
@@ -157,9 +174,9 @@ async def test_a_function_runs_once_whatever_a_later_round_ends_in(form, end):
         await form(client, {"tools": [function(runs)]})
     assert (len(requests), runs, time.slept) == (2, ["order"], [])
     if form not in STREAMS:  # of those, an item has been handed out
-        assert [event.failure.executed for event in seen if isinstance(event, rb.events.GaveUp)] == [
-            Executed.MAYBE
-        ]
+        assert [
+            event.failure.executed for event in seen if isinstance(event, rb.events.GaveUp)
+        ] == [Executed.MAYBE]
         assert any("it may have run" in note for note in caught.value.__notes__)
         assert rb.classify(caught.value).executed is Executed.MAYBE
 
@@ -184,7 +201,10 @@ async def test_it_is_made_once_from_its_first_round_on(form):
     assert len(requests) == 1
 
 
-@each_row("idempotent", [True, {"aio.models.generate_content"}, lambda call: call.kwargs["contents"] == "hi"])
+@each_row(
+    "idempotent",
+    [True, {"aio.models.generate_content"}, lambda call: call.kwargs["contents"] == "hi"],
+)
 @each_row("end", ENDS)
 async def test_who_declares_it_idempotent_has_it_repeated(idempotent, end):
     """All of them, by name, or by a predicate; tools included."""
@@ -291,13 +311,20 @@ EFFECTS = [
 ]
 NO_EFFECTS = [
     {"tools": [{**SHOP, "require_approval": "always"}]},
-    {"tools": [{"type": "web_search"}, {"type": "function", "name": "f", "parameters": {}, "strict": True}]},
+    {
+        "tools": [
+            {"type": "web_search"},
+            {"type": "function", "name": "f", "parameters": {}, "strict": True},
+        ]
+    },
     {"background": True},
     {"tools": openai.omit, "conversation": openai.omit},
 ]
 
 
-@each_row(("stated", "is_repeated"), [*((e, False) for e in EFFECTS), *((e, True) for e in NO_EFFECTS)])
+@each_row(
+    ("stated", "is_repeated"), [*((e, False) for e in EFFECTS), *((e, True) for e in NO_EFFECTS)]
+)
 async def test_openai_runs_tools_of_mcp_servers_itself(stated, is_repeated):
     """Unless each of them asks first, a response may have ordered the book: it is repeated only if it did not run."""
     client, requests = gpt.scripted(500, 200, policy=FAST)
@@ -326,7 +353,9 @@ async def test_who_declares_a_response_idempotent_has_it_repeated(stated):
 @pytest.mark.parametrize("is_served", [False, True])
 async def test_anthropic_runs_tools_of_mcp_servers_itself(is_served):
     """A message with `mcp_servers` is repeated only if it did not run."""
-    servers = [{"type": "url", "name": "shop", "url": "https://shop.example/mcp"}] if is_served else []
+    servers = (
+        [{"type": "url", "name": "shop", "url": "https://shop.example/mcp"}] if is_served else []
+    )
     client, requests = claude.scripted(429, 500, policy=FAST)
     with rb.testing.virtual_time():
         if is_served:
@@ -341,7 +370,8 @@ async def test_anthropic_runs_tools_of_mcp_servers_itself(is_served):
 async def test_google_runs_tools_of_mcp_servers_itself(form):
     """Outside of Vertex AI they are the provider's to call: after a 429 it is asked again, after a 500 it is not."""
     server = types.McpServer(
-        name="shop", streamable_http_transport=types.StreamableHttpTransport(url="https://shop.example/mcp")
+        name="shop",
+        streamable_http_transport=types.StreamableHttpTransport(url="https://shop.example/mcp"),
     )
     client, requests = scripted(429, 500)
     with rb.testing.virtual_time(), pytest.raises(errors.ServerError):

@@ -12,7 +12,9 @@ from tests.peers.scripted_answers import Turn
 
 WORDS = [{"role": "user", "content": "hi"}]
 ASK = {"model": "m", "messages": WORDS}
-FAST = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(3, open_for=30))
+FAST = rb.Policy(
+    rb.Retry(attempts=4, backoff=rb.Backoff.constant(1)), rb.Breaker.consecutive(3, open_for=30)
+)
 
 
 def answering(*answers, refused):
@@ -50,7 +52,9 @@ def scripted(*answers, client=openai.AsyncOpenAI, policy=FAST, **options):
     """A wrapped client that is answered in turn, and the requests that it made."""
     transport, requests = answering(*answers, refused={"error": {"message": "no"}})
     is_async = issubclass(client, openai.AsyncOpenAI)
-    http = httpx2.AsyncClient(transport=transport) if is_async else httpx2.Client(transport=transport)
+    http = (
+        httpx2.AsyncClient(transport=transport) if is_async else httpx2.Client(transport=transport)
+    )
     return rb.wrap(client(api_key="sk-secret", http_client=http), policy, **options), requests
 
 

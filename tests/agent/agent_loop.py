@@ -19,8 +19,14 @@ import resilient_bridge as rb
 PAGE = Path(__file__).parents[2] / "docs/how-to/write-an-agent-loop.md"
 PROVIDER_ERRORS = {
     "quota": {"message": "You exceeded your current quota", "code": "insufficient_quota"},
-    "too long": {"message": "maximum context length is 8192 tokens", "code": "context_length_exceeded"},
-    "prompt too long": {"message": "prompt is too long: 9000 tokens > 8000", "type": "invalid_request_error"},
+    "too long": {
+        "message": "maximum context length is 8192 tokens",
+        "code": "context_length_exceeded",
+    },
+    "prompt too long": {
+        "message": "prompt is too long: 9000 tokens > 8000",
+        "type": "invalid_request_error",
+    },
     "key": {"message": "Incorrect API key provided: sk-secret", "code": "invalid_api_key"},
     "policy": {"message": "refused by the policy", "code": "content_policy_violation"},
 }
@@ -38,15 +44,29 @@ def printed():
 def calling(name, arguments, number=1):
     """Return one call of a tool, in OpenAI's format."""
     arguments = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {
+        "id": f"call_{number}",
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
 
 
 def gpt(text, *calls, usage=(1000, 100)):
     """An answer of OpenAI's: text, or calls of tools."""
-    message = {"role": "assistant", "content": text, **({"tool_calls": list(calls)} if calls else {})}
+    message = {
+        "role": "assistant",
+        "content": text,
+        **({"tool_calls": list(calls)} if calls else {}),
+    }
     choice = {"index": 0, "finish_reason": "tool_calls" if calls else "stop", "message": message}
     used = {"prompt_tokens": usage[0], "completion_tokens": usage[1], "total_tokens": sum(usage)}
-    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "gpt-large", "choices": [choice]}
+    body = {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "gpt-large",
+        "choices": [choice],
+    }
     return httpx2.Response(200, json={**body, "usage": used})
 
 
@@ -54,7 +74,8 @@ def claude(text, *calls, usage=(1000, 100)):
     """An answer of Anthropic's: text, then calls of tools, each (id, name, input)."""
     blocks = [{"type": "text", "text": text}] if text else []
     blocks += [
-        {"type": "tool_use", "id": id_, "name": name, "input": received} for id_, name, received in calls
+        {"type": "tool_use", "id": id_, "name": name, "input": received}
+        for id_, name, received in calls
     ]
     body = {
         "id": "m",
@@ -143,9 +164,15 @@ class World:
     `read_file` and `look_at` replace the functions of the tools; other options go to the page's `agent`.
     """
 
-    def __init__(self, *answers, board=True, dollars="100", read_file=None, look_at=None, **options):
+    def __init__(
+        self, *answers, board=True, dollars="100", read_file=None, look_at=None, **options
+    ):
         self.page = printed()
-        self.edge, self.board, self.budget = Edge(*answers), Board(board), rb.agent.SpendBudget(dollars)
+        self.edge, self.board, self.budget = (
+            Edge(*answers),
+            Board(board),
+            rb.agent.SpendBudget(dollars),
+        )
         self.toolbox, self.ran = rb.agent.Toolbox(), []
 
         @self.toolbox.tool(name="read_file")

@@ -12,7 +12,9 @@ LOST = Failure.of("CONN_RESET")
 
 def browse(**options):
     """The seed's ladder, whose modes may follow one that may have run."""
-    return Degradation("browse", "browser", "web_scrape", "text", **{"may_have_run": True, **options})
+    return Degradation(
+        "browse", "browser", "web_scrape", "text", **{"may_have_run": True, **options}
+    )
 
 
 def steps(events):

@@ -25,7 +25,11 @@ async def test_started_pending_complete():
     with virtual_time() as time:
         commands = peer.commands(time)
         command = await commands.start("execute_js", {"script": "document.title"})
-        assert (command.status, command.is_done, commands.unfinished()) == ("pending", False, (command,))
+        assert (command.status, command.is_done, commands.unfinished()) == (
+            "pending",
+            False,
+            (command,),
+        )
         assert peer.starts == [("execute_js", {"script": "document.title"}, command.correlation_id)]
         assert UUID(command.correlation_id).version == 4
         assert await command.result() == {"title": "x"}
@@ -85,7 +89,9 @@ async def test_other_words_for_pending(word):
     assert await command.poll() is CommandStatus.PENDING
 
 
-@pytest.mark.parametrize("answer", [{}, {"status": "odd"}, {"status": 200}, {"result": 1}, "complete", [1]])
+@pytest.mark.parametrize(
+    "answer", [{}, {"status": "odd"}, {"status": 200}, {"result": 1}, "complete", [1]]
+)
 async def test_what_is_no_answer_is_an_error_and_changes_nothing(answer):
     """ProtocolError says what was wanted and what was got; the command goes on."""
     command = await Peer(answer).commands().start("click")
@@ -104,18 +110,29 @@ async def test_what_is_no_answer_is_an_error_and_changes_nothing(answer):
 @pytest.mark.parametrize(
     ("answer", "code", "hint"),
     [
-        ({"status": "complete", "error": "csp_blocked"}, "TOOL_EXECUTION_FAILED", 'world: "isolated"'),
+        (
+            {"status": "complete", "error": "csp_blocked"},
+            "TOOL_EXECUTION_FAILED",
+            'world: "isolated"',
+        ),
         (
             {"status": "complete", "result": {"success": False, "error": "execution_timeout"}},
             "TOOL_TIMEOUT",
             "timeout_ms",
         ),
         (
-            {"status": "error", "error": {"code": "EXECUTION_ERROR", "message": "x is not defined"}},
+            {
+                "status": "error",
+                "error": {"code": "EXECUTION_ERROR", "message": "x is not defined"},
+            },
             "TOOL_EXECUTION_FAILED",
             "correct the script",
         ),
-        ({"status": "failed", "error": "connect ECONNREFUSED 127.0.0.1:9"}, "CONN_REFUSED", "check the port"),
+        (
+            {"status": "failed", "error": "connect ECONNREFUSED 127.0.0.1:9"},
+            "CONN_REFUSED",
+            "check the port",
+        ),
         ({"status": "failed"}, "TOOL_EXECUTION_FAILED", "read the tool's error output"),
         (
             {"status": "error", "error": {"code": -32602, "message": "no such tab"}},
@@ -146,12 +163,17 @@ async def test_the_waiting_escalates_and_the_peer_goes_on():
         command = await peer.commands(time).start("audit")
         with pytest.raises(rb.errors.AttemptTimeoutError) as raised:
             await command.result()
-        assert 37 <= time.now - began <= 37 + 3 * 2  # virtual time goes on to the end of each last pause
+        assert (
+            37 <= time.now - began <= 37 + 3 * 2
+        )  # virtual time goes on to the end of each last pause
         failure = raised.value.failure
         assert "command audit not complete after 37 s: the peer keeps working" in failure.message
         assert failure.details["waited"] == (2, 5, 30)
         assert failure.details["correlation_id"] == command.correlation_id
-        assert (failure.executed, failure.details["status"]) == (rb.errors.Executed.MAYBE, "timeout")
+        assert (failure.executed, failure.details["status"]) == (
+            rb.errors.Executed.MAYBE,
+            "timeout",
+        )
         assert command.status == "timeout"
         assert "timeout_ms" in command.hint
         parts = [event for event in seen if isinstance(event, rb.events.RetryScheduled)]
@@ -159,9 +181,10 @@ async def test_the_waiting_escalates_and_the_peer_goes_on():
             ("command audit", 2, 0),
             ("command audit", 3, 0),
         ]
-        assert ["after 2 s" in parts[0].failure.message, "after 5 s" in parts[1].failure.message] == [
-            True
-        ] * 2
+        assert [
+            "after 2 s" in parts[0].failure.message,
+            "after 5 s" in parts[1].failure.message,
+        ] == [True] * 2
         assert {type(event) for event in seen} == {rb.events.RetryScheduled}
         assert await command.poll() is CommandStatus.PENDING
         peer.script = [complete("at last")]
@@ -217,7 +240,9 @@ async def test_the_peer_says_timeout():
     with virtual_time() as time:
         commands = peer.commands(time)
         command = await commands.start("audit")
-        with pytest.raises(rb.errors.AttemptTimeoutError, match="in the time that the peer gives it"):
+        with pytest.raises(
+            rb.errors.AttemptTimeoutError, match="in the time that the peer gives it"
+        ):
             await command.result()
         assert (time.slept, command.status, commands.unfinished()) == ([], "timeout", (command,))
         assert await command.poll() is CommandStatus.TIMEOUT
@@ -268,7 +293,9 @@ async def test_looks_that_fail_for_now_are_repeated_until_it_expires():
     peer = Peer(PENDING, ConnectionRefusedError("nobody there"))
     with virtual_time() as time:
         command = await peer.commands(time).start("audit")
-        with pytest.raises(rb.OutcomeUnknownError, match=r"nothing was heard of it for 3\d") as raised:
+        with pytest.raises(
+            rb.OutcomeUnknownError, match=r"nothing was heard of it for 3\d"
+        ) as raised:
             await command.result()
         assert isinstance(raised.value.__cause__, ConnectionRefusedError)
         assert command.status == "expired"

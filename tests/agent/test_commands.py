@@ -37,7 +37,9 @@ async def leaving_nothing():
         return found
 
     gc.collect()
-    await asyncio.create_subprocess_exec("true", start_new_session=True)  # the loop's own watcher of children
+    await asyncio.create_subprocess_exec(
+        "true", start_new_session=True
+    )  # the loop's own watcher of children
     await asyncio.sleep(0.1)
     gc.collect()
     before, tasks, others = open_files(), asyncio.all_tasks(), children()
@@ -50,7 +52,11 @@ async def leaving_nothing():
 def running_in(group: str) -> list[str]:
     """What runs in a process group; a zombie that its new parent has not yet reaped does not."""
     stats = [each.read_text().rpartition(")") for each in Path("/proc").glob("[0-9]*/stat")]
-    return [name for name, _, rest in stats if rest.split()[2] == group and rest.split()[0] not in {"Z", "X"}]
+    return [
+        name
+        for name, _, rest in stats
+        if rest.split()[2] == group and rest.split()[0] not in {"Z", "X"}
+    ]
 
 
 def shell(toolbox=None, **options):
@@ -152,9 +158,7 @@ async def test_exit_codes_decide_about_repeats(script, calls, repeats):
 async def test_a_long_output_keeps_both_ends():
     """50 MB are drained and counted; a quarter of what is kept is the beginning, the rest the end, and the cut is marked."""
     _, bash = shell(max_output=4000)
-    script = (
-        "echo first; head -c 50000000 /dev/zero | tr '\\0' x | fold -w 99; echo; echo last; echo small >&2"
-    )
+    script = "echo first; head -c 50000000 /dev/zero | tr '\\0' x | fold -w 99; echo; echo last; echo small >&2"
     result = await bash(script)
     assert result.is_truncated
     assert result.stdout.startswith("first\nxxx")
@@ -188,16 +192,26 @@ async def test_binary_output_is_text_all_the_same():
 @pytest.mark.requirement("R12")
 @pytest.mark.parametrize(
     "script",
-    ["sleep 600", "yes", "trap '' TERM; while :; do sleep 600; done", "sleep 600 & sleep 600 & wait"],
+    [
+        "sleep 600",
+        "yes",
+        "trap '' TERM; while :; do sleep 600; done",
+        "sleep 600 & sleep 600 & wait",
+    ],
 )
 async def test_a_command_ends_at_its_limit_with_all_it_started(script, tmp_path):
     """SIGTERM, then SIGKILL: no process, no zombie, no pipe; what it had printed is known."""
     toolbox, _ = shell(timeout=0.3)
     began = time.monotonic()
     async with leaving_nothing():
-        outcome = await toolbox.call("bash", {"script": f"echo begun; echo $$ > {tmp_path}/pid; {script}"})
+        outcome = await toolbox.call(
+            "bash", {"script": f"echo begun; echo $$ > {tmp_path}/pid; {script}"}
+        )
     assert time.monotonic() - began < 8
-    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_TIMEOUT", rb.errors.Executed.MAYBE)
+    assert (outcome.failure.code, outcome.failure.executed) == (
+        "TOOL_TIMEOUT",
+        rb.errors.Executed.MAYBE,
+    )
     assert outcome.stdout.startswith("begun")
     assert not running_in((tmp_path / "pid").read_text().strip())
 
@@ -208,7 +222,9 @@ async def test_a_cancelled_call_ends_its_command(tmp_path):
     toolbox, _ = shell()
     note = tmp_path / "pid"
     async with leaving_nothing():
-        call = asyncio.create_task(toolbox.call("bash", {"script": f"sleep 600 & echo $! > {note}; wait"}))
+        call = asyncio.create_task(
+            toolbox.call("bash", {"script": f"sleep 600 & echo $! > {note}; wait"})
+        )
         while not note.exists() or not note.read_text().strip():
             await asyncio.sleep(0.01)
         call.cancel()
@@ -251,7 +267,11 @@ async def test_a_program_that_cannot_be_started_is_not_repeated(program, type, t
         outcome = await toolbox.call("run", "")
         with pytest.raises(OSError):
             await command()
-    assert (outcome.failure.executed, outcome.type, outcome.attempts) == (rb.errors.Executed.MAYBE, type, 1)
+    assert (outcome.failure.executed, outcome.type, outcome.attempts) == (
+        rb.errors.Executed.MAYBE,
+        type,
+        1,
+    )
     assert outcome.failure.code == "TOOL_EXECUTION_FAILED"
     assert "hunter2" not in str(outcome.failure.to_dict())
 
@@ -345,7 +365,9 @@ async def test_secrets_of_a_command_are_shown_nowhere(caplog):
             each.stderr,
         ]
         assert "password=[redacted]" in each.stdout
-        assert not [text for text in shown if "hunter2" in text or "abc.def" in text or "sk-ant" in text]
+        assert not [
+            text for text in shown if "hunter2" in text or "abc.def" in text or "sk-ant" in text
+        ]
     for text in (repr(events), caplog.text, str(raised.value), repr(raised.value)):
         assert "hunter2" not in text
         assert "sk-ant" not in text
@@ -354,7 +376,9 @@ async def test_secrets_of_a_command_are_shown_nowhere(caplog):
 async def test_many_at_once():
     """Twenty commands side by side, each with its own output."""
     _, bash = shell()
-    results = await asyncio.gather(*(bash(f"sleep 0.0{number % 7}; echo {number}") for number in range(20)))
+    results = await asyncio.gather(
+        *(bash(f"sleep 0.0{number % 7}; echo {number}") for number in range(20))
+    )
     assert [result.stdout for result in results] == [f"{number}\n" for number in range(20)]
 
 

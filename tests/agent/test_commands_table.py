@@ -24,7 +24,11 @@ async def test_a_command_is_followed_by_its_id():
     assert commands.follow(command.correlation_id) is command
     elsewhere = peer.commands()
     followed = elsewhere.follow(command.correlation_id, name="audit")
-    assert (followed.name, followed.status, elsewhere.unfinished()) == ("audit", "pending", (followed,))
+    assert (followed.name, followed.status, elsewhere.unfinished()) == (
+        "audit",
+        "pending",
+        (followed,),
+    )
     assert await followed.result() == 1
     assert peer.asked == command.correlation_id
     with pytest.raises(rb.ConfigError, match=r"Commands\.follow\.correlation_id"):
@@ -51,7 +55,9 @@ async def test_a_start_that_may_have_arrived_can_be_followed():
     with pytest.raises(ConnectionResetError) as raised:
         await commands.start("click")
     (command,) = commands.unfinished()
-    assert raised.value.__notes__ == [f"the command may run: follow({command.correlation_id!r}) finds out"]
+    assert raised.value.__notes__ == [
+        f"the command may run: follow({command.correlation_id!r}) finds out"
+    ]
     assert command.correlation_id == peer.starts[0][2]
     assert await commands.follow(command.correlation_id).result() == "it ran"
 
@@ -179,7 +185,12 @@ async def test_an_error_keeps_nothing_alive():
     gc.disable()
     try:
         gone = []
-        for peer in (Peer(), Peer(PENDING, ConnectionResetError()), Peer(None), Peer({"status": "failed"})):
+        for peer in (
+            Peer(),
+            Peer(PENDING, ConnectionResetError()),
+            Peer(None),
+            Peer({"status": "failed"}),
+        ):
             with virtual_time() as time:
                 command = await peer.commands(time).start("audit")
                 try:

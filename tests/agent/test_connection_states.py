@@ -31,14 +31,25 @@ RUNNING = ConnectionStates(server="up", extension="active", circuit="closed", po
 def test_the_three_invariants():
     """Each of the 54 combinations, against the specification's three sentences."""
     for server, extension, circuit, polling in product(SERVERS, EXTENSIONS, CIRCUITS, POLLINGS):
-        value = ConnectionStates(server=server, extension=extension, circuit=circuit, polling=polling)
+        value = ConnectionStates(
+            server=server, extension=extension, circuit=circuit, polling=polling
+        )
         connected = extension in ("connected", "active")
         wrong = [
             name
             for name, is_wrong in [
-                ("extension", connected and server == "down"),  # cannot be connected if the server is down
-                ("circuit", circuit == "closed" and server == "booting"),  # cannot be closed during booting
-                ("polling", connected and polling != "running"),  # must be running if it is connected
+                (
+                    "extension",
+                    connected and server == "down",
+                ),  # cannot be connected if the server is down
+                (
+                    "circuit",
+                    circuit == "closed" and server == "booting",
+                ),  # cannot be closed during booting
+                (
+                    "polling",
+                    connected and polling != "running",
+                ),  # must be running if it is connected
             ]
             if is_wrong
         ]
@@ -80,7 +91,10 @@ def test_a_circuit_is_taken_as_the_handle_says_it():
             r"ConnectionStates\.server: wanted one of down, booting, up, got 'sideways'",
         ),
         ({"polling": True}, r"ConnectionStates\.polling"),
-        ({"weather": "fine"}, r"ConnectionStates: wanted one of server, extension, circuit, polling"),
+        (
+            {"weather": "fine"},
+            r"ConnectionStates: wanted one of server, extension, circuit, polling",
+        ),
     ],
 )
 def test_a_word_that_does_not_exist_is_refused(change, named):
@@ -119,7 +133,9 @@ def test_a_violation_is_logged_once_and_diagnosed(caplog):
     states = tracker.change("health check failed", server="down")
     assert states.server == tracker.states.server == "down"
     (line,) = warnings_of(caplog)
-    assert line == f"impossible connection state after health check failed: {states.violations()[0]}"
+    assert (
+        line == f"impossible connection state after health check failed: {states.violations()[0]}"
+    )
     assert caplog.records[0].levelno == logging.WARNING
     (report,) = tracker.diagnostics
     assert report.violations == states.violations()
@@ -151,7 +167,10 @@ def test_the_memory_is_bounded():
         tracker.change(f"up {number}", server="up")
         tracker.change(f"down {number}", server="down")
     assert len(tracker.diagnostics) == 8
-    assert [change.reason for change in tracker.diagnostics[-1].changes[-2:]] == ["up 99", "down 99"]
+    assert [change.reason for change in tracker.diagnostics[-1].changes[-2:]] == [
+        "up 99",
+        "down 99",
+    ]
     assert {len(report.changes) for report in tracker.diagnostics} == {32}
 
 
@@ -174,7 +193,11 @@ def test_a_reason_holds_no_secret_and_may_be_an_error(caplog):
     tracker.change(ConnectionResetError("password=hunter2"))
     tracker.change(7)
     parts = [change.reason for change in tracker._changes]
-    assert parts == ["refused token=[redacted]\\nforged", "ConnectionResetError: password=[redacted]", "int"]
+    assert parts == [
+        "refused token=[redacted]\\nforged",
+        "ConnectionResetError: password=[redacted]",
+        "int",
+    ]
     assert "hunter2" not in caplog.text
     assert len(caplog.text.splitlines()) == 1
 
@@ -237,7 +260,11 @@ def test_l13_a_link_feeds_the_states_itself():
     async def main(_bridge):
         world = World()
         calls = rb.Policy(rb.Breaker.consecutive(1, open_for=30))
-        link, tracker, seen = rb.reconnecting(world.factory, quick(calls=calls)), ConnectionTracker(), []
+        link, tracker, seen = (
+            rb.reconnecting(world.factory, quick(calls=calls)),
+            ConnectionTracker(),
+            [],
+        )
         async with link as client:
             watching = asyncio.create_task(tracker.watch(link))
             await asyncio.sleep(0.001)

@@ -39,7 +39,9 @@ def too_long():
     request = httpx.Request("POST", "https://api.example/v1/chat/completions")
     body = {"error": {"code": "context_length_exceeded", "message": "maximum context length is 90"}}
     response = httpx.Response(400, json=body, request=request)
-    return openai.BadRequestError("maximum context length is 90", response=response, body=body["error"])
+    return openai.BadRequestError(
+        "maximum context length is 90", response=response, body=body["error"]
+    )
 
 
 class Provider:
@@ -91,7 +93,10 @@ async def test_what_is_too_long_is_compacted_and_reported():
     assert value == [OLD, NEWER, NEW]
     assert compact.asked == [75]
     compacted, full = reported  # 85 of 90 is nearly full
-    assert (type(compacted), type(full)) == (rb.events.ContextCompacted, rb.events.ContextNearlyFull)
+    assert (type(compacted), type(full)) == (
+        rb.events.ContextCompacted,
+        rb.events.ContextNearlyFull,
+    )
     assert (compacted.before, compacted.after, compacted.limit) == (135, 85, 90)
 
 
@@ -122,7 +127,9 @@ async def test_without_a_hook_it_is_an_error_that_says_compact():
 async def test_tools_that_take_it_all_are_to_be_reduced():
     """No history is short enough for them: the hook is not asked."""
     compact = Compaction()
-    failure = await overflow(ContextGuard(100, count=count, compact=compact), [NEW], ["t" * 60, "t" * 40])
+    failure = await overflow(
+        ContextGuard(100, count=count, compact=compact), [NEW], ["t" * 60, "t" * 40]
+    )
     assert (failure.details["suggestion"], failure.details["tools_tokens"]) == ("reduce_tools", 100)
     assert "tools" in failure.suggestions[0]
     assert compact.asked == []
@@ -205,7 +212,9 @@ async def test_it_knows_when_it_is_nearly_full():
 
 def as_error_record(reported):
     """What was heard of a context: the class, and its numbers."""
-    return [(type(event).__name__, getattr(event, "tokens", None), event.limit) for event in reported]
+    return [
+        (type(event).__name__, getattr(event, "tokens", None), event.limit) for event in reported
+    ]
 
 
 @pytest.mark.requirement("C10")
@@ -213,7 +222,15 @@ async def test_it_tells_once_when_it_is_nearly_full():
     """As soon as it takes 90 % of what it may; again only after it took less in between; an overflow is told if that was not."""
     guard = ContextGuard(110, count=count, reserve=10)
     nearly = [("ContextNearlyFull", 90, 100)]
-    for tokens, heard in [(89, []), (90, nearly), (95, []), (101, []), (89, []), (90, nearly), (0, [])]:
+    for tokens, heard in [
+        (89, []),
+        (90, nearly),
+        (95, []),
+        (101, []),
+        (89, []),
+        (90, nearly),
+        (0, []),
+    ]:
         with rb.testing.record() as reported:
             if tokens > 100:
                 await overflow(guard, ["x" * tokens])
@@ -233,11 +250,17 @@ async def test_what_is_compacted_is_nearly_full_if_it_still_is_then():
         await guard.fit([OLD, NEWER, NEW])  # to 70
         assert as_error_record(reported) == [("ContextCompacted", None, 100)]
         await guard.fit([OLD, "x" * 95])
-    assert as_error_record(reported)[1:] == [("ContextCompacted", None, 100), ("ContextNearlyFull", 95, 100)]
+    assert as_error_record(reported)[1:] == [
+        ("ContextCompacted", None, 100),
+        ("ContextNearlyFull", 95, 100),
+    ]
     eager = ContextGuard(100, count=count, compact=Compaction(), warn_at=0.8)
     with rb.testing.record() as reported:
         await eager.call(Provider(80), ["x" * 20, OLD, "x" * 20])
-    assert as_error_record(reported) == [("ContextNearlyFull", 90, 100), ("ContextCompacted", None, 72)]
+    assert as_error_record(reported) == [
+        ("ContextNearlyFull", 90, 100),
+        ("ContextCompacted", None, 72),
+    ]
     with rb.testing.record() as reported:
         await eager.fit(["x" * 80])
     assert as_error_record(reported) == [("ContextNearlyFull", 80, 100)]

@@ -108,7 +108,9 @@ async def test_a_port_that_is_bound_is_waited_for(bed):
     """`net.Listen()` fails with "address already in use" for the second: it ends, and the first is waited for until it answers."""
     first = subprocess.Popen(bed.command("deaf=0.5"))
     await until(lambda: bed.pids)
-    second = bed.shell("echo 'listen tcp: bind: address already in use' >&2; exit 1", startup_timeout=30)
+    second = bed.shell(
+        "echo 'listen tcp: bind: address already in use' >&2; exit 1", startup_timeout=30
+    )
     assert await second.ensure() is READY
     assert (second.pid, bed.alive) == (None, [first.pid])
     first.kill()
@@ -127,14 +129,20 @@ print(asyncio.run(daemon.ensure(), debug=False))
     # -X dev: a file or a process that is left open would be told on stderr
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", ask]
     programs = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
     ]
     assert [program.communicate(timeout=90) for program in programs] == [("ready\n", "")] * 3
     ends = time.monotonic() + 20  # until those that could not have the port have ended
-    while len(survivors := [pid for pid in bed.pids if command_line(pid)]) > 1 and time.monotonic() < ends:
+    while (
+        len(survivors := [pid for pid in bed.pids if command_line(pid)]) > 1
+        and time.monotonic() < ends
+    ):
         time.sleep(0.01)
     (survivor,) = survivors
-    assert os.getsid(survivor) == survivor  # a session of its own: our terminal's signals are not for it
+    assert (
+        os.getsid(survivor) == survivor
+    )  # a session of its own: our terminal's signals are not for it
 
 
 @pytest.mark.requirement("G3")
@@ -306,7 +314,9 @@ async def test_a_log_takes_its_output(bed, tmp_path):
 
 async def test_environment_and_folder(bed, tmp_path):
     """`env` is added to ours, `cwd` is where it runs."""
-    daemon = bed.shell('echo "$PATH|$MARK|$PWD" > seen', env={"MARK": "x"}, cwd=tmp_path, startup_timeout=0.3)
+    daemon = bed.shell(
+        'echo "$PATH|$MARK|$PWD" > seen', env={"MARK": "x"}, cwd=tmp_path, startup_timeout=0.3
+    )
     with pytest.raises(rb.errors.NotConnectedError):
         await daemon.ensure()
     assert (tmp_path / "seen").read_text() == f"{os.environ['PATH']}|x|{tmp_path}\n"
@@ -338,7 +348,9 @@ async def test_x03_a_start_that_no_process_is_waited_for_takes_no_real_time():
     async def down() -> DaemonHealth:
         return UNREACHABLE
 
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # bound and closed again: nobody listens there
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as taken:  # bound and closed again: nobody listens there
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/"
     for health in (down, url):
         with virtual_time() as clock:

@@ -136,7 +136,10 @@ async def test_what_the_link_does_leads_to_the_old_answer():
         with pytest.raises(type(tools.error)) as raised:
             await daemon.answer("another", tools.list)
         assert raised.value is tools.error
-    for tools.error in (ValueError("its own"), rb.BridgeError(rb.Failure.of("TOOL_EXECUTION_FAILED"))):
+    for tools.error in (
+        ValueError("its own"),
+        rb.BridgeError(rb.Failure.of("TOOL_EXECUTION_FAILED")),
+    ):
         with pytest.raises(type(tools.error)) as raised:
             await daemon.answer("list", tools.list)
         assert raised.value is tools.error
@@ -199,7 +202,13 @@ def test_it_is_reaped_without_a_loop(bed):
 @pytest.mark.requirement("G5")
 async def test_stopping_it_ends_its_whole_session(bed):
     """Its children are told too, and it is reaped when `stop()` returns; a second `stop()` does nothing."""
-    command = ["/bin/sh", "-c", f'sleep 300 & echo $! > "{bed.flag}"; exec "$@"', "sh", *bed.command()]
+    command = [
+        "/bin/sh",
+        "-c",
+        f'sleep 300 & echo $! > "{bed.flag}"; exec "$@"',
+        "sh",
+        *bed.command(),
+    ]
     daemon = Daemon(*command, health=bed.url, startup_timeout=30)
     await daemon.ensure()
     child = int(bed.flag.read_text())

@@ -33,8 +33,14 @@ def test_a_ladder_goes_down_mode_by_mode_and_tells_each_step():
         assert ladder.report(LOST) is False
     assert ladder.mode == "text"
     assert steps(reported) == [("browser", "web_scrape"), ("web_scrape", "text"), ("text", None)]
-    assert [(type(event), event.reason) for event in reported] == [(rb.events.ModeChanged, "failure")] * 3
-    assert [event.failure.code for event in reported] == ["CONN_RESET", "SYS_RATE_LIMITED", "CONN_RESET"]
+    assert [(type(event), event.reason) for event in reported] == [
+        (rb.events.ModeChanged, "failure")
+    ] * 3
+    assert [event.failure.code for event in reported] == [
+        "CONN_RESET",
+        "SYS_RATE_LIMITED",
+        "CONN_RESET",
+    ]
     assert {event.feature for event in reported} == {"browse"}
     assert ladder.history == tuple(reported)
     assert all(event.at.utcoffset() == timedelta(0) for event in reported)
@@ -110,7 +116,9 @@ def test_a_listener_may_use_the_ladder():
     """Events are told outside of the lock."""
     ladder = browse()
     seen = []
-    with rb.listen(lambda _event: seen.append((ladder.mode, ladder.is_degraded, len(ladder.history)))):
+    with rb.listen(
+        lambda _event: seen.append((ladder.mode, ladder.is_degraded, len(ladder.history)))
+    ):
         ladder.report(LOST)
         ladder.reset()
     assert seen == [("web_scrape", True, 1), ("browser", False, 2)]
@@ -241,7 +249,10 @@ def test_after_a_reset_the_end_of_the_ladder_is_reported_again():
         (lambda: browse().report("crashed"), "Degradation.report"),
         (lambda: degradations(parallelism=1), "degradations.parallelism"),
         (lambda: degradations(parallelism=True), "degradations.parallelism"),
-        (lambda: degradations(disable_browser_on_error="yes"), "degradations.disable_browser_on_error"),
+        (
+            lambda: degradations(disable_browser_on_error="yes"),
+            "degradations.disable_browser_on_error",
+        ),
     ],
 )
 def test_a_wrong_argument_is_named(make, field):

@@ -56,8 +56,13 @@ async def test_a_call_goes_down_the_ladder_until_a_mode_works():
 async def test_the_last_failure_is_raised_as_it_is():
     """The same object, and it is told that nothing is left."""
     ladder, last = browse(), ValueError("nothing to read")
-    functions = dict(zip(ladder.modes, map(failing, (OSError("a"), OSError("b"), last)), strict=True))
-    with rb.testing.record() as reported, pytest.raises(ValueError, match="nothing to read") as raised:
+    functions = dict(
+        zip(ladder.modes, map(failing, (OSError("a"), OSError("b"), last)), strict=True)
+    )
+    with (
+        rb.testing.record() as reported,
+        pytest.raises(ValueError, match="nothing to read") as raised,
+    ):
         await ladder.call(functions)
     assert raised.value is last
     assert steps(reported) == [("browser", "web_scrape"), ("web_scrape", "text"), ("text", None)]
@@ -82,7 +87,9 @@ async def test_a_mode_without_a_function_is_passed_over():
     assert ladder.mode == "browser"
     assert await ladder.call({"browser": failing(OSError("x")), "text": lambda: "text"}) == "text"
     ladder.report(LOST, mode="web_scrape")
-    with pytest.raises(RejectedError, match="browse is degraded to text, and there is no function for that"):
+    with pytest.raises(
+        RejectedError, match="browse is degraded to text, and there is no function for that"
+    ):
         await ladder.call({"browser": lambda: "browsed", "web_scrape": lambda: "scraped"})
 
 
@@ -130,7 +137,11 @@ async def test_a_call_does_not_try_what_another_one_found_broken():
         ladder.report(LOST, mode="web_scrape")  # another task, meanwhile
         raise OSError("crashed")
 
-    functions = {"browser": browser, "web_scrape": lambda: scraped.append(1), "text": lambda: "text"}
+    functions = {
+        "browser": browser,
+        "web_scrape": lambda: scraped.append(1),
+        "text": lambda: "text",
+    }
     assert await ladder.call(functions) == "text"
     assert scraped == []
 
@@ -266,7 +277,9 @@ async def test_a_flag_that_is_off_leaves_its_ladder_where_it_is():
         assert not ladder.report(LIMITED)
         assert not ladder.is_degraded
     with pytest.raises(OSError, match="crashed"):
-        await ladders["browser"].call({"browser": failing(OSError("crashed")), "text": lambda: "text"})
+        await ladders["browser"].call(
+            {"browser": failing(OSError("crashed")), "text": lambda: "text"}
+        )
 
 
 def test_parallelism_is_halved_down_to_one():
@@ -282,7 +295,9 @@ def test_parallelism_is_halved_down_to_one():
 
 async def test_a_transient_failure_that_exhausted_its_tries_takes_the_ladder_down():
     """`on=Kind.TRANSIENT` with a Retry inside: after the last attempt it is permanent, and was transient."""
-    ladder = rb.agent.Degradation("browse", "browser", "text", on=rb.Kind.TRANSIENT, may_have_run=True)
+    ladder = rb.agent.Degradation(
+        "browse", "browser", "text", on=rb.Kind.TRANSIENT, may_have_run=True
+    )
 
     @rb.Policy(rb.Retry(attempts=2))(idempotent=True)
     async def browse():

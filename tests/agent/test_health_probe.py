@@ -84,7 +84,14 @@ async def test_what_the_endpoint_says():
     async with Speaker().listening() as speaker:
         daemon = looking_at(speaker.url)
         seen = []
-        for status in ("503 Starting", "200 OK", "503 Bye", "200 OK", "404 Not Found", "503 Starting"):
+        for status in (
+            "503 Starting",
+            "200 OK",
+            "503 Bye",
+            "200 OK",
+            "404 Not Found",
+            "503 Starting",
+        ):
             speaker.says = http(status, b"body")
             seen.append(await daemon.health())
         assert seen == [STARTING, READY, STOPPING, READY, UNREACHABLE, STARTING]

@@ -57,7 +57,10 @@ def payload(text):
     ("name", "form"),
     [
         *((name, json.dumps) for name in NAMES),
-        *((NAMES[0], form) for form in (lambda good: json.dumps(good).encode(), dict, MappingProxyType)),
+        *(
+            (NAMES[0], form)
+            for form in (lambda good: json.dumps(good).encode(), dict, MappingProxyType)
+        ),
     ],
 )
 def test_the_seven_events_are_accepted_in_every_form(name, form):
@@ -66,7 +69,9 @@ def test_the_seven_events_are_accepted_in_every_form(name, form):
     with rb.testing.record() as reported:
         event = HookEvent.parse(data)
         assert hook_answer(data) == {"received": True}
-    assert event == HookEvent(name, datetime(2026, 3, 20, 14, 32, tzinfo=UTC), "s1", GOOD["payload"])
+    assert event == HookEvent(
+        name, datetime(2026, 3, 20, 14, 32, tzinfo=UTC), "s1", GOOD["payload"]
+    )
     assert reported == []
 
 
@@ -94,7 +99,9 @@ def test_other_fields_are_allowed_and_dropped():
 
 def test_an_event_is_a_value_that_shows_no_payload():
     """Frozen, hashable and picklable; the payload may hold secrets, and a session id a token."""
-    event = HookEvent.parse(GOOD | {"payload": {"command": "s3cret"}, "session_id": "a\ntoken=s3cret"})
+    event = HookEvent.parse(
+        GOOD | {"payload": {"command": "s3cret"}, "session_id": "a\ntoken=s3cret"}
+    )
     assert "s3cret" not in repr(event)
     assert repr(event).startswith("HookEvent(event='PreToolUse', timestamp=")
     assert hash(event) == hash(pickle.loads(pickle.dumps(event)))
@@ -109,7 +116,9 @@ def test_a_decoded_event_is_read_as_its_json_would_be():
         STOP = "Stop"
 
     inner = {"list": (1, 2)}
-    event = HookEvent.parse(GOOD | {"event": Name.STOP, "payload": MappingProxyType({"inner": inner})})
+    event = HookEvent.parse(
+        GOOD | {"event": Name.STOP, "payload": MappingProxyType({"inner": inner})}
+    )
     inner["list"] = "changed"
     assert type(event.event) is str
     assert event.payload == {"inner": {"list": [1, 2]}}
@@ -148,7 +157,12 @@ def test_every_wrong_field_is_named_at_once():
         ("session_id", "at least 1 character", "an empty string"),
         ("payload", "object", "array"),
     ]
-    assert [error["field"] for error in answer["errors"]] == ["event", "timestamp", "session_id", "payload"]
+    assert [error["field"] for error in answer["errors"]] == [
+        "event",
+        "timestamp",
+        "session_id",
+        "payload",
+    ]
     assert [error["message"] for error in answer["errors"][1:]] == [
         "Invalid datetime. Expected ISO 8601 in UTC, such as 2026-03-20T14:32:00Z",
         "String must contain at least 1 character",
@@ -159,7 +173,9 @@ def test_every_wrong_field_is_named_at_once():
     assert reported[0].failure.message.startswith(
         f"hook event invalid: event ({one_of}), timestamp (ISO 8601 in UTC"
     )
-    assert [dict(wrong)["field"] for wrong in reported[0].failure.details["violations"]] == list(GOOD)
+    assert [dict(wrong)["field"] for wrong in reported[0].failure.details["violations"]] == list(
+        GOOD
+    )
 
 
 @pytest.mark.requirement("R13")
@@ -225,9 +241,13 @@ def test_other_timestamps_are_refused(stamp):
         pytest.param(payload('{"a":{"b":1,"b":1}}'), "a duplicate key", id="duplicate key inside"),
         pytest.param(payload('{"a":NaN}'), "a number that is not finite", id="NaN"),
         pytest.param(payload('{"a":1e400}'), "a number that is not finite", id="1e400"),
-        pytest.param(payload(f'{{"a":{"9" * 5000}}}'), "a number of too many digits", id="5,000 digits"),
+        pytest.param(
+            payload(f'{{"a":{"9" * 5000}}}'), "a number of too many digits", id="5,000 digits"
+        ),
         pytest.param(payload(f'{{"a":{DEEP}}}'), "nesting too deep", id="100,000 levels"),
-        pytest.param(payload(f'{{"a":{DEEP[99_900:100_100]}}}'), "nesting too deep", id="101 levels"),
+        pytest.param(
+            payload(f'{{"a":{DEEP[99_900:100_100]}}}'), "nesting too deep", id="101 levels"
+        ),
         pytest.param(payload('{"a":"\\ud800"}'), "a lone surrogate", id="lone surrogate"),
         pytest.param(payload('{"a":"\ud800"}'), "a lone surrogate", id="lone surrogate in text"),
         pytest.param(payload(f'{{"a":"{"x" * 2_000_000}"}}'), "more than 1048576 bytes", id="2 MB"),
@@ -237,7 +257,9 @@ def test_what_cannot_be_read_is_one_violation_of_the_whole(data, reason):
     """Not JSON, not an object, or nothing that two readers would read alike: the answer is short whatever came."""
     assert violations(data) == [("$", "one JSON object", reason)]
     answer = hook_answer(data)
-    assert answer["errors"] == [{"field": "$", "message": f"Expected one JSON object, received {reason}"}]
+    assert answer["errors"] == [
+        {"field": "$", "message": f"Expected one JSON object, received {reason}"}
+    ]
     assert len(json.dumps(answer).encode()) < 1_000
 
 
@@ -272,7 +294,9 @@ def _deep():
 )
 def test_the_same_rules_hold_for_a_decoded_payload(value, reason):
     """And the other fields are judged all the same."""
-    assert violations(GOOD | {"payload": value, "event": "x"})[1:] == [("payload", "object", reason)]
+    assert violations(GOOD | {"payload": value, "event": "x"})[1:] == [
+        ("payload", "object", reason)
+    ]
 
 
 def test_what_was_received_is_shown_short_and_without_secrets():
@@ -306,7 +330,8 @@ EVENTS = st.fixed_dictionaries(
     {},
     optional={
         "event": st.sampled_from(NAMES) | JSON,
-        "timestamp": st.datetimes(timezones=st.just(UTC)).map(lambda at: at.isoformat()[:-6] + "Z") | JSON,
+        "timestamp": st.datetimes(timezones=st.just(UTC)).map(lambda at: at.isoformat()[:-6] + "Z")
+        | JSON,
         "session_id": ANY_TEXT | JSON,
         "payload": st.dictionaries(ANY_TEXT | st.integers(), JSON, max_size=3) | JSON,
         "more": JSON,

@@ -139,7 +139,9 @@ async def test_a_search_that_hangs_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(tool_calls, "_SUGGEST_SECONDS", 0.05)
     release, complaints = threading.Event(), []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    monkeypatch.setattr(suggestions, "suggest", lambda *_args, **_options: release.wait(5) and 1 / 0)
+    monkeypatch.setattr(
+        suggestions, "suggest", lambda *_args, **_options: release.wait(5) and 1 / 0
+    )
     toolbox = once()
     toolbox.tool(raises(ValueError("no")), name="fail")
     outcome = await toolbox.call("fail", {})
@@ -217,7 +219,9 @@ async def test_a_hundred_thousand_unknown_arguments_do_not_hold_the_loop(monkeyp
         "resilient_bridge.agent.tools.tool_arguments.Parameters._no_such",
         lambda self, name: looked.append(name) or find(self, name),
     )
-    outcome = await toolbox.call("read", json.dumps({f"path_{number}": 1 for number in range(100_000)}))
+    outcome = await toolbox.call(
+        "read", json.dumps({f"path_{number}": 1 for number in range(100_000)})
+    )
     assert outcome.failure.code == "TOOL_ARGUMENTS_INVALID"
     assert "did you mean path?" in outcome.message
     assert len(looked) < 30
@@ -239,7 +243,10 @@ async def test_disabled_a_tool_has_no_limit():
         return "done"
 
     with rb.testing.disabled():
-        assert [(await toolbox.call(name, {})).value for name in ("block", "wait")] == ["done", "done"]
+        assert [(await toolbox.call(name, {})).value for name in ("block", "wait")] == [
+            "done",
+            "done",
+        ]
 
 
 @pytest.mark.requirement("R11")

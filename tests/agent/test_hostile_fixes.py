@@ -40,7 +40,10 @@ def test_a_home_that_was_not_expanded_is_not_created(home, path):
 @pytest.mark.requirement("C4")
 def test_the_path_that_was_meant_with_a_tilde_is_named(home):
     """If it is there, it is what was meant."""
-    assert as_error_record("~/notes.txt")[0] == f"did you mean {home / 'notes.txt'}? ~ was not expanded"
+    assert (
+        as_error_record("~/notes.txt")[0]
+        == f"did you mean {home / 'notes.txt'}? ~ was not expanded"
+    )
 
 
 @pytest.mark.requirement("C4")
@@ -72,8 +75,12 @@ def test_d05_how_often_the_system_is_asked_is_bounded(monkeypatch, tmp_path):
     """A path of ten thousand directories is followed as far as it is there, and no further."""
     asked = []
     stat = Path.stat
-    monkeypatch.setattr(Path, "stat", lambda self, **options: asked.append(self) or stat(self, **options))
+    monkeypatch.setattr(
+        Path, "stat", lambda self, **options: asked.append(self) or stat(self, **options)
+    )
     for piece in ("a/", "../", tmp_path.name + "/../"):
         asked.clear()
-        rb.agent.suggest(FileNotFoundError(2, "No such file or directory", f"{tmp_path}/{piece * 10_000}x"))
+        rb.agent.suggest(
+            FileNotFoundError(2, "No such file or directory", f"{tmp_path}/{piece * 10_000}x")
+        )
         assert len(asked) < 1_000

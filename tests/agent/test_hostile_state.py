@@ -52,7 +52,9 @@ def test_what_a_report_says_is_its_own_doing():
     """True for a step down also if a listener has reset the ladder before it is answered."""
     ladder = rb.agent.Degradation("shop", "best", "worst")
     with rb.listen(
-        lambda event: ladder.reset() if isinstance(event, rb.events.ModeChanged) and event.failure else None
+        lambda event: (
+            ladder.reset() if isinstance(event, rb.events.ModeChanged) and event.failure else None
+        )
     ):
         assert ladder.report(OddError())
     assert ladder.mode == "best"

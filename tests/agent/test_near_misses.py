@@ -53,7 +53,14 @@ def test_names_spelled_alike_are_found_likest_first(wanted, names, found):
 @pytest.mark.requirement("C4")
 def test_paths_that_exist_and_resemble_the_missing_one(tmp_path, missing, found):
     """A name elsewhere, a name or a directory misspelled; three levels deep, hidden ones only for a hidden name."""
-    _tree(tmp_path, "config/app.json", "src/deep/utils.py", "a/b/c/four.txt", ".env", ".git/config.json")
+    _tree(
+        tmp_path,
+        "config/app.json",
+        "src/deep/utils.py",
+        "a/b/c/four.txt",
+        ".env",
+        ".git/config.json",
+    )
     _tree(tmp_path, "node_modules/config.json")
     assert _near(tmp_path, missing) == found
 

@@ -38,7 +38,12 @@ async def test_soft_warns_and_goes_on():
     assert names(reported) == ["spend warned"]
     assert (reported[0].budget, reported[0].spent, reported[0].limit) == ("chat", 8, 10)
     status = budget.status()
-    assert (status.state, status.spent, status.remaining, status.share) == (SpendState.WARNING, 12, -2, 1.2)
+    assert (status.state, status.spent, status.remaining, status.share) == (
+        SpendState.WARNING,
+        12,
+        -2,
+        1.2,
+    )
 
 
 @pytest.mark.requirement("V11")
@@ -148,7 +153,11 @@ async def test_a_hundred_at_once_do_not_slip_under_the_limit():
     assert (len(inside), budget.status().reserved, budget.status().remaining) == (10, 10, 0)
     go.set()
     await settle()
-    assert (len(inside), budget.status().spent, budget.status().state) == (10, 10, SpendState.PAUSED)
+    assert (len(inside), budget.status().spent, budget.status().state) == (
+        10,
+        10,
+        SpendState.PAUSED,
+    )
     budget.cancel()
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     assert sum(isinstance(end, SpendLimitError) for end in ended) == 90

@@ -215,7 +215,11 @@ def test_what_is_approved_then_may_be_spent(path):
     with budget.call(2, timeout=0) as call:
         call.spend("1.5")
     for one in (budget.status(), SpendBudget(10, path=closed(budget)).status()):
-        assert (one.state, one.remaining, one.is_known) == (SpendState.WARNING, Decimal("0.5"), True)
+        assert (one.state, one.remaining, one.is_known) == (
+            SpendState.WARNING,
+            Decimal("0.5"),
+            True,
+        )
 
 
 def closed(budget):
@@ -334,7 +338,12 @@ async def test_what_a_later_version_has_written_is_not_touched(path, later):
             called.append(1)
 
     with rb.testing.record() as recorded:
-        for use in (budget.status, lambda: budget.spend(1), lambda: budget.approve(1), budget.cancel):
+        for use in (
+            budget.status,
+            lambda: budget.spend(1),
+            lambda: budget.approve(1),
+            budget.cancel,
+        ):
             with pytest.raises(StoreError) as refused:
                 use()
             assert refused.value.failure.code == "SYS_STATE_FOREIGN"

@@ -131,7 +131,12 @@ async def test_calls_at_once_share_their_writes(path):
     """Forty calls are saved before and after, in fewer writes than forty, and all of them are counted."""
     budget = SpendBudget(100, path=path)
     budget.status()
-    disk, is_free, leave, inside = Disk(budget), threading.Event(), asyncio.Event(), asyncio.Semaphore(0)
+    disk, is_free, leave, inside = (
+        Disk(budget),
+        threading.Event(),
+        asyncio.Event(),
+        asyncio.Semaphore(0),
+    )
     save = budget._book.file.save
 
     def save_later(value):

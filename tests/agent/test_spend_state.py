@@ -135,7 +135,13 @@ def test_cancelling_refuses_who_waits_and_lets_the_rest_end():
 
 @pytest.mark.parametrize(
     ("has_run", "spoke", "counted"),
-    [(True, None, "2"), (False, None, "0"), (True, "0.5", "0.5"), (True, "0", "0"), (False, "3", "3")],
+    [
+        (True, None, "2"),
+        (False, None, "0"),
+        (True, "0.5", "0.5"),
+        (True, "0", "0"),
+        (False, "3", "3"),
+    ],
 )
 def test_what_an_ended_call_has_cost(has_run, spoke, counted):
     """What it has reported; if that is nothing, its estimate if it can have run."""
@@ -157,7 +163,11 @@ def test_what_is_saved_is_restored_and_reservations_are_spent():
     SpendAccount.check(saved)
     after = account("11")  # the program has another limit by now
     after.restore(saved)
-    assert (after.status.spent, after.status.limit, after.status.reserved) == (Decimal("16.25"), 21, 0)
+    assert (after.status.spent, after.status.limit, after.status.reserved) == (
+        Decimal("16.25"),
+        21,
+        0,
+    )
     assert emitted(after) == []
     poorer = account("10")
     poorer.restore({**saved, "approved": "6"})  # 12.25 of 16 was no warning, 16.25 is

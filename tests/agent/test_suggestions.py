@@ -108,8 +108,14 @@ def test_there_need_be_no_working_directory(tmp_path, monkeypatch):
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert suggest(FileNotFoundError(2, "no", "x")) == rb.classify(FileNotFoundError(2, "no")).suggestions
-    assert suggest(FileNotFoundError(2, "no", f"{tmp_path}/x.c"))[0] == f"create it: touch {tmp_path}/x.c"
+    assert (
+        suggest(FileNotFoundError(2, "no", "x"))
+        == rb.classify(FileNotFoundError(2, "no")).suggestions
+    )
+    assert (
+        suggest(FileNotFoundError(2, "no", f"{tmp_path}/x.c"))[0]
+        == f"create it: touch {tmp_path}/x.c"
+    )
 
 
 EMPTY = Path(__file__).parent / "no such directory"
@@ -198,6 +204,8 @@ def test_nothing_is_raised_for_any_text(text, arguments, number):
         f"ENOENT, open '{text}'",
     ):
         failure = rb.Failure.of(
-            "TOOL_EXECUTION_FAILED", stated, details={"stderr": stated, "exit_code": number, "errno": number}
+            "TOOL_EXECUTION_FAILED",
+            stated,
+            details={"stderr": stated, "exit_code": number, "errno": number},
         )
         assert suggest(failure, arguments=arguments, directory=EMPTY) is not None

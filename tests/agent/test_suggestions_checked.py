@@ -32,7 +32,9 @@ def _raised(function, *args, **options):
 def _commands(reported):
     """What of suggestions is to be typed: after the colon."""
     words = ("cp ", "mkdir ", "touch ", "chmod ")
-    return [line.partition(": ")[2] for line in reported if line.partition(": ")[2].startswith(words)]
+    return [
+        line.partition(": ")[2] for line in reported if line.partition(": ")[2].startswith(words)
+    ]
 
 
 # ---- backups and what is made ---------------------------------------------------------------------------------------
@@ -93,7 +95,14 @@ def test_what_cannot_be_written_to(here, monkeypatch):
 
 @pytest.mark.parametrize(
     "path",
-    ["/proc/99999999/status", "/sys/x", "/dev/ttyNONE9", "x" * 300, "run/docker.sock", "nowhere/../x"],
+    [
+        "/proc/99999999/status",
+        "/sys/x",
+        "/dev/ttyNONE9",
+        "x" * 300,
+        "run/docker.sock",
+        "nowhere/../x",
+    ],
 )
 def test_what_can_only_fail_is_not_to_be_created(here, path):
     """What the kernel makes, a name that no disk takes, a socket, a way through what is not there."""

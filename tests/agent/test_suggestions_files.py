@@ -59,7 +59,10 @@ def test_a_path_is_read_from_what_was_printed(here, text):
     _tree(here, "settings.json")
     ended = subprocess.CalledProcessError(1, ["x"], stderr=text)
     for failure in (ended, RuntimeError(text)):
-        assert suggest(failure)[:2] == ("did you mean settings.json?", "create it: touch setings.json")
+        assert suggest(failure)[:2] == (
+            "did you mean settings.json?",
+            "create it: touch setings.json",
+        )
 
 
 def test_a_path_is_read_from_the_arguments(here):
@@ -87,7 +90,9 @@ def test_the_error_behind_the_error_is_read(here):
     wrapped = rb.BridgeError(rb.Failure.of("SYS_CONFIG_INVALID", cause=missing))
     assert suggest(ExceptionGroup("several", [missing]))[0] == "did you mean settings.json?"
     group = ExceptionGroup("several", [ConnectionRefusedError(111, "no"), missing])
-    assert suggest(group)[0] == "did you mean settings.json?"  # of several the one that was classified
+    assert (
+        suggest(group)[0] == "did you mean settings.json?"
+    )  # of several the one that was classified
     assert suggest(wrapped)[0] == "did you mean settings.json?"
 
 
@@ -129,10 +134,14 @@ def test_i06_the_search_ends_at_the_root_of_the_project(tmp_path, monkeypatch, m
     monkeypatch.setenv("HOME", str(tmp_path / "nobody"))
     assert suggest(_raised(open, "fresh.bin"))[0] == "create it: touch fresh.bin"
     _tree(tmp_path, "project/fresh.bin")
-    assert suggest(_raised(open, "fresh.bin"))[0].startswith(f"expected in {tmp_path / 'project'}: ")
+    assert suggest(_raised(open, "fresh.bin"))[0].startswith(
+        f"expected in {tmp_path / 'project'}: "
+    )
 
 
-def test_i06_the_search_ends_at_the_home_and_goes_one_level_up_without_either(tmp_path, monkeypatch):
+def test_i06_the_search_ends_at_the_home_and_goes_one_level_up_without_either(
+    tmp_path, monkeypatch
+):
     """A script in a folder of nobody's project."""
     work = tmp_path / "home/scripts/deep"
     _tree(tmp_path, "fresh.bin", "home/scripts/deep/main")

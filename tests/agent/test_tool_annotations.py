@@ -118,7 +118,9 @@ async def test_j03_what_fits_arrives_as_the_annotation_says(annotation, value, w
 @pytest.mark.requirement("V6")
 @pytest.mark.parametrize("as_text", [True, False])
 @pytest.mark.parametrize(("annotation", "value", "fields"), BAD, ids=lambda value: str(value)[:25])
-async def test_j03_what_does_not_fit_is_named_and_nothing_is_called(annotation, value, fields, as_text):
+async def test_j03_what_does_not_fit_is_named_and_nothing_is_called(
+    annotation, value, fields, as_text
+):
     """TOOL_ARGUMENTS_INVALID, executed no, every violation at once, and no value of it in the message."""
     toolbox, seen = box(takes(annotation))
     outcome = await toolbox.call("tool", json.dumps({"a": value}) if as_text else {"a": value})
@@ -224,7 +226,9 @@ def test_j03_the_schema_of_all_tools():
     toolbox = rb.agent.Toolbox()
 
     @toolbox.tool
-    def search(query: Query, color: Color = Color.RED, most: int = 5, paths: list[str] | None = None) -> None:
+    def search(
+        query: Query, color: Color = Color.RED, most: int = 5, paths: list[str] | None = None
+    ) -> None:
         """Search for something.
 
         As far as it goes.
@@ -235,7 +239,10 @@ def test_j03_the_schema_of_all_tools():
         return [script, mode]
 
     first, second = toolbox.schema()
-    assert (first["name"], first["description"]) == ("search", "Search for something.\n\nAs far as it goes.")
+    assert (first["name"], first["description"]) == (
+        "search",
+        "Search for something.\n\nAs far as it goes.",
+    )
     parameters = first["parameters"]
     assert parameters["required"] == ["query"]
     assert parameters["properties"]["query"] == {"$ref": "#/$defs/Query"}
@@ -259,7 +266,9 @@ def test_j03_what_fits_the_schema_fits_the_tool():
         toolbox, _ = box(takes(annotation))
         schema = toolbox.schema()[0]["parameters"]
         fits = asyncio.run(toolbox.call("tool", {"a": value})).ok
-        assert jsonschema.Draft202012Validator(schema).is_valid({"a": value}) or not fits, annotation
+        assert jsonschema.Draft202012Validator(schema).is_valid({"a": value}) or not fits, (
+            annotation
+        )
 
 
 # ---- each attempt has its own ------------------------------------------------------------------------------------------

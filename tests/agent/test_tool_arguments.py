@@ -113,7 +113,9 @@ def test_older_spellings_and_a_default_that_does_not_fit_its_annotation():
 
 def test_what_is_not_plain_is_not_judged():
     """Names that cannot be found, and objects of any kind, are the tool's own affair."""
-    assert wrong(strange, {"path": "x", "unknown": 2, "either": "x", "whatever": {}, "bare": []}) == {}
+    assert (
+        wrong(strange, {"path": "x", "unknown": 2, "either": "x", "whatever": {}, "bare": []}) == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,11 @@ async def test_the_failure():
     assert failure.details["violations"] == (
         {"field": "pattern", "constraint": "a string", "received": "nothing"},
         {"field": "most", "constraint": "an integer", "received": "a string"},
-        {"field": "patern", "constraint": "no such argument; did you mean pattern?", "received": "a string"},
+        {
+            "field": "patern",
+            "constraint": "no such argument; did you mean pattern?",
+            "received": "a string",
+        },
     )
     for line in ("pattern is missing: wanted a string", "most: wanted an integer, got a string"):
         assert line in json.loads(outcome.to_llm())["message"]
@@ -195,14 +201,17 @@ plain = (
 )
 anything = st.recursive(
     plain,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=9,
 )
 
 
 @given(
     st.dictionaries(
-        st.sampled_from(["pattern", "most", "share", "deep", "paths", "mode", "extra", "x", ""]), anything
+        st.sampled_from(["pattern", "most", "share", "deep", "paths", "mode", "extra", "x", ""]),
+        anything,
     )
 )
 def test_text_and_mapping_are_judged_alike(arguments):
@@ -211,7 +220,9 @@ def test_text_and_mapping_are_judged_alike(arguments):
     from_mapping, from_text = parameters.read(arguments), parameters.read(json.dumps(arguments))
     assert from_mapping.wrong == from_text.wrong
     if not from_mapping.wrong:
-        passed_ = dict(zip(["pattern", "most"], from_text.args, strict=False)) | dict(from_text.kwargs)
+        passed_ = dict(zip(["pattern", "most"], from_text.args, strict=False)) | dict(
+            from_text.kwargs
+        )
         assert passed_ == arguments
 
 
@@ -268,7 +279,10 @@ def test_a01_a_schema_is_json_whatever_the_defaults_are():
     (entry,) = toolbox.schema()
     parameters = json.loads(json.dumps(entry, allow_nan=False))["parameters"]
     assert parameters["required"] == []
-    assert [name for name, each in parameters["properties"].items() if "default" in each] == ["near", "area"]
+    assert [name for name, each in parameters["properties"].items() if "default" in each] == [
+        "near",
+        "area",
+    ]
     assert asyncio.run(toolbox.call("paint", {})).ok
 
 

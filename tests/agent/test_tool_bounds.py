@@ -102,7 +102,9 @@ async def test_a_tool_that_ignores_cancellation_is_abandoned_and_reported():
         outcome = await call
     assert (outcome.failure.code, len(ignored)) == ("TOOL_TIMEOUT", 1)
     remaining = [event for event in reported if isinstance(event, rb.events.CallLeftBehind)]
-    assert [(event.name, event.seconds, event.runs_in) for event in remaining] == [("stubborn", 5, "task")]
+    assert [(event.name, event.seconds, event.runs_in) for event in remaining] == [
+        ("stubborn", 5, "task")
+    ]
     assert len(bounded._abandoned) == 1
     release.set()
     await settle()
@@ -137,12 +139,17 @@ async def test_a_sync_tool_never_runs_on_the_loop():
     ticking.cancel()
     released.set()
     threads[0].join(5)
-    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_TIMEOUT", rb.errors.Executed.MAYBE)
+    assert (outcome.failure.code, outcome.failure.executed) == (
+        "TOOL_TIMEOUT",
+        rb.errors.Executed.MAYBE,
+    )
     assert ticks > 3
     assert threads[0].daemon
     assert threads[0] is not threading.main_thread()
     remaining = [event for event in reported if isinstance(event, rb.events.CallLeftBehind)]
-    assert [(event.name, event.seconds, event.runs_in) for event in remaining] == [("block", 0.1, "thread")]
+    assert [(event.name, event.seconds, event.runs_in) for event in remaining] == [
+        ("block", 0.1, "thread")
+    ]
 
 
 async def test_cancelling_a_call_cancels_its_tool():
@@ -258,7 +265,9 @@ async def test_each_attempt_has_all_of_the_limit():
     """A late attempt is repeated if that is allowed, and an escalating limit grows."""
     toolbox = once()
 
-    @toolbox.tool(idempotent=True, policy=rb.Policy(at_once(attempts=3), rb.Timeout.escalating(2, 5)))
+    @toolbox.tool(
+        idempotent=True, policy=rb.Policy(at_once(attempts=3), rb.Timeout.escalating(2, 5))
+    )
     async def hang() -> None:
         await asyncio.get_running_loop().create_future()
 
@@ -373,7 +382,9 @@ async def _called(toolbox: Toolbox, name: str, **options: object) -> rb.calls.Ou
 
 
 @pytest.mark.requirement("R12")
-@pytest.mark.parametrize(("timeout_ms", "seconds"), [(5000, 5), (500, 0.5), (30000, 10), (None, 10)])
+@pytest.mark.parametrize(
+    ("timeout_ms", "seconds"), [(5000, 5), (500, 0.5), (30000, 10), (None, 10)]
+)
 async def test_a05_a_caller_may_set_a_timeout_for_one_call(timeout_ms, seconds):
     """`timeout_ms` of a user (5000 by default in the browser) ends the call; it never lengthens the tool's own 10 s."""
     toolbox = once()
@@ -382,7 +393,9 @@ async def test_a05_a_caller_may_set_a_timeout_for_one_call(timeout_ms, seconds):
     async def execute_js() -> None:
         await asyncio.get_running_loop().create_future()
 
-    outcome = await _called(toolbox, "execute_js", timeout=None if timeout_ms is None else timeout_ms / 1000)
+    outcome = await _called(
+        toolbox, "execute_js", timeout=None if timeout_ms is None else timeout_ms / 1000
+    )
     failure = outcome.failure
     assert (failure.code, failure.executed, outcome.type) == (
         "TOOL_TIMEOUT",

@@ -79,14 +79,18 @@ async def test_h07_without_memory_it_is_tried_once_more(error):
 
 def _answer(status: int) -> httpx.HTTPStatusError:
     request = httpx.Request("POST", "http://mail")
-    return httpx.HTTPStatusError("refused", request=request, response=httpx.Response(status, request=request))
+    return httpx.HTTPStatusError(
+        "refused", request=request, response=httpx.Response(status, request=request)
+    )
 
 
 SECOND_STEPS = [
     ConnectionRefusedError(111, "mail server refused"),
     socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
     httpx.ConnectError("connection refused"),
-    httpx.LocalProtocolError("Invalid input ConnectionInputs.RECV_DATA in state ConnectionState.CLOSED"),
+    httpx.LocalProtocolError(
+        "Invalid input ConnectionInputs.RECV_DATA in state ConnectionState.CLOSED"
+    ),
     _answer(429),
     _answer(401),
     RuntimeError("connect ECONNREFUSED 127.0.0.1:25"),
@@ -94,12 +98,16 @@ SECOND_STEPS = [
     RuntimeError("Unexpected token < in JSON"),
     RuntimeError("Operation incomplete"),
     RuntimeError("State mismatch"),
-    rb.CircuitOpenError(rb.Failure.of("SYS_CIRCUIT_OPEN", "circuit open", executed=rb.errors.Executed.NO)),
+    rb.CircuitOpenError(
+        rb.Failure.of("SYS_CIRCUIT_OPEN", "circuit open", executed=rb.errors.Executed.NO)
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("error", "form"), [*((error, "async") for error in SECOND_STEPS), (SECOND_STEPS[0], "sync")], ids=str
+    ("error", "form"),
+    [*((error, "async") for error in SECOND_STEPS), (SECOND_STEPS[0], "sync")],
+    ids=str,
 )
 async def test_a01_a_tool_with_two_steps_runs_once_whatever_its_second_step_says(error, form):
     """The order is placed, then something is refused: that speaks of the last step, and the model is told that it may have run."""
@@ -120,7 +128,8 @@ async def test_a01_a_tool_with_two_steps_runs_once_whatever_its_second_step_says
 
 
 @pytest.mark.parametrize(
-    "text", ["connect ECONNREFUSED 127.0.0.1:25", "429 Too Many Requests", "Unexpected token <", "EBUSY"]
+    "text",
+    ["connect ECONNREFUSED 127.0.0.1:25", "429 Too Many Requests", "Unexpected token <", "EBUSY"],
 )
 async def test_a01_a_command_with_two_steps_runs_once(tmp_path, text):
     """Its effect, then its error output."""

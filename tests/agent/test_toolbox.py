@@ -99,7 +99,12 @@ async def test_what_there_is_to_be_reported():
     toolbox = Toolbox(timeouts={"find": timedelta(minutes=1)})
     toolbox.tool(lambda: None, name="find", required=False, idempotent=True)
     found = toolbox.tools["find"]
-    assert (found.name, found.timeout, found.required, found.idempotent) == ("find", 60, False, True)
+    assert (found.name, found.timeout, found.required, found.idempotent) == (
+        "find",
+        60,
+        False,
+        True,
+    )
     with pytest.raises(TypeError):
         toolbox.tools["find"] = found
     with pytest.raises(AttributeError):
@@ -223,7 +228,10 @@ async def test_a_tool_that_is_not_there():
         toolbox.tool(lambda: None, name=name)
     with rb.testing.record() as reported:
         outcome = await toolbox.call("grpe", "{}")
-    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_NOT_FOUND", rb.errors.Executed.NO)
+    assert (outcome.failure.code, outcome.failure.executed) == (
+        "TOOL_NOT_FOUND",
+        rb.errors.Executed.NO,
+    )
     assert (outcome.attempts, outcome.type, outcome.tool) == (0, "not_found", "grpe")
     assert "did you mean grep?" in outcome.suggestion
     assert "read_file" in outcome.suggestion

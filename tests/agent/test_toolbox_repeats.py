@@ -172,7 +172,10 @@ async def test_a_policy_of_nothing_but_a_limit():
 
     toolbox.tool(fail, name="one")
     toolbox.tool(
-        fail, name="two", policy=rb.bridge.BridgePolicy(calls=rb.Policy(at_once(attempts=2))), idempotent=True
+        fail,
+        name="two",
+        policy=rb.bridge.BridgePolicy(calls=rb.Policy(at_once(attempts=2))),
+        idempotent=True,
     )
     assert toolbox.tools["one"].timeout == 5
     outcome = await toolbox.call("one", {})

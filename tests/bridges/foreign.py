@@ -45,7 +45,9 @@ class Mini:
             await self.answer(socket, frame)
 
     async def say(self, socket, kind, payload, identity):
-        await socket.send(json.dumps({"type": kind, "id": identity, "timestamp": STAMP, "payload": payload}))
+        await socket.send(
+            json.dumps({"type": kind, "id": identity, "timestamp": STAMP, "payload": payload})
+        )
 
     async def answer(self, socket, frame):
         kind, identity, payload = frame["type"], frame["id"], frame["payload"]
@@ -59,13 +61,17 @@ class Mini:
         elif kind == "heartbeat_ping":
             await self.say(socket, "heartbeat_pong", {}, identity)
         elif kind == "session_join":
-            await self.say(socket, "session_joined", {"session_id": payload["session_id"]}, identity)
+            await self.say(
+                socket, "session_joined", {"session_id": payload["session_id"]}, identity
+            )
         elif kind == "request_replay":
             await self.say(socket, "replay_buffer", {"messages": self.log}, identity)
         else:
             self.got.append(payload)
             if self.ack:
-                await self.say(socket, "message_ack", {"message_id": identity, "status": "applied"}, identity)
+                await self.say(
+                    socket, "message_ack", {"message_id": identity, "status": "applied"}, identity
+                )
 
     async def authenticate(self, socket, identity, token):
         if self.token is None or token == self.token:

@@ -113,7 +113,11 @@ async def python():
 async def node():
     """The Node bridge; it ends when its stdin does."""
     process = await asyncio.create_subprocess_exec(
-        str(NODE), str(SCRIPT), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 24
+        str(NODE),
+        str(SCRIPT),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=1 << 24,
     )
     try:
         async with asyncio.timeout(20):

@@ -20,7 +20,12 @@ PAGE = b"<html><title>Welcome to the hotel</title></html>"
 
 def response(status: str, body: bytes = PAGE, *headers: str) -> bytes:
     """An HTTP answer, whole."""
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Content-Type: text/html", *headers]
+    lines = [
+        f"HTTP/1.1 {status}",
+        f"Content-Length: {len(body)}",
+        "Content-Type: text/html",
+        *headers,
+    ]
     return "\r\n".join([*lines, "Connection: close", "", ""]).encode() + body
 
 

@@ -104,7 +104,10 @@ def test_l10_a_session_of_bytes_recovers_what_was_missed():
     rig.hear(frame(EVENT, 5, bytes((5, 255))))
     assert rig.read() == []
     rig.hear(frame(EVENT, 5, b"another"))
-    assert [item if isinstance(item, bytes) else item[1] for item in rig.read()] == ["restarted", b"another"]
+    assert [item if isinstance(item, bytes) else item[1] for item in rig.read()] == [
+        "restarted",
+        b"another",
+    ]
 
 
 def test_l10_a_text_that_holds_the_same_characters_is_another_frame():
@@ -119,7 +122,9 @@ def test_l10_a_text_that_holds_the_same_characters_is_another_frame():
     ).up()
     rig.session.receive("x", rig.now)
     rig.session.receive(b"x", rig.now)
-    assert [item if isinstance(item, str | bytes) else item[1] for item in map(shown, rig.take())] == [
+    assert [
+        item if isinstance(item, str | bytes) else item[1] for item in map(shown, rig.take())
+    ] == [
         "x",
         "restarted",
         b"x",
@@ -191,7 +196,10 @@ def test_l10_the_first_frames_of_a_stalled_handshake_may_be_bytes():
 
 @each_row(
     "data",
-    (*ANY_BYTES, *(text for text in ("", "x", "\x02", "\x02bytes:AA==", "\x02text:", "\x02\x02", "é\u2028"))),
+    (
+        *ANY_BYTES,
+        *(text for text in ("", "x", "\x02", "\x02bytes:AA==", "\x02text:", "\x02\x02", "é\u2028")),
+    ),
     ids=lambda data: repr(data[:8]),
 )
 def test_l10_a_row_says_whether_a_frame_was_text_or_bytes(data):
@@ -200,7 +208,9 @@ def test_l10_a_row_says_whether_a_frame_was_text_or_bytes(data):
     assert type(frame_of(row_text(data))) is type(data)
 
 
-@pytest.mark.parametrize("text", ["\x02", "\x02x", "\x02bytes:", "\x02bytes:A", "\x02bytes:é"], ids=repr)
+@pytest.mark.parametrize(
+    "text", ["\x02", "\x02x", "\x02bytes:", "\x02bytes:A", "\x02bytes:é"], ids=repr
+)
 def test_l10_a_damaged_row_is_no_frame(text):
     """A ValueError, which a store reads as damage; an empty string of bytes is one."""
     if text == "\x02bytes:":
@@ -358,7 +368,9 @@ async def test_l10_on_connect_and_the_reader_tell_text_from_bytes():
         await socket.prepare(request)
         async for message in socket:
             heard.append(message.data)
-            await (socket.send_bytes if message.type is WSMsgType.BINARY else socket.send_str)(message.data)
+            await (socket.send_bytes if message.type is WSMsgType.BINARY else socket.send_str)(
+                message.data
+            )
         return socket
 
     async def greet(link):
@@ -377,4 +389,9 @@ async def test_l10_on_connect_and_the_reader_tell_text_from_bytes():
         await bridge.send(b"text")
         await bridge.send({"text": 1})
         assert [(await anext(messages)).raw for _ in range(2)] == [b"text", {"text": 1}]
-    assert heard == [b"hello", json.dumps({"op": "hello"}, separators=(",", ":")), b"text", '{"text":1}']
+    assert heard == [
+        b"hello",
+        json.dumps({"op": "hello"}, separators=(",", ":")),
+        b"text",
+        '{"text":1}',
+    ]

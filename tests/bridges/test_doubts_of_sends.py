@@ -28,7 +28,9 @@ def _run(main):
 
 
 def _client(server, **options):
-    return rb.BridgeClient(str(server.address), dialect=rb.dialects.plain, policy=quick(), **options)
+    return rb.BridgeClient(
+        str(server.address), dialect=rb.dialects.plain, policy=quick(), **options
+    )
 
 
 async def _cut():
@@ -73,7 +75,9 @@ def test_l07_one_event_one_warning_one_call_and_receipts_that_agree(caplog):
     assert event.unknown_keys == tuple(receipt.idempotency_key for receipt in later)
     assert event.reached_keys == tuple(receipt.idempotency_key for receipt in shown)
     lines = [record.getMessage() for record in caplog.records if "doubt" in record.getMessage()]
-    assert lines == ["5 sends in doubt: the outcome of 2 is unknown, 3 left this machine and may be unread"]
+    assert lines == [
+        "5 sends in doubt: the outcome of 2 is unknown, 3 left this machine and may be unread"
+    ]
 
 
 def test_l07_175_of_200_sends_in_doubt_are_one_line(caplog):
@@ -84,7 +88,9 @@ def test_l07_175_of_200_sends_in_doubt_are_one_line(caplog):
         dialect = rb.bridge.Dialect.envelopes(ack="message_ack", dedupes=False)
         heard = []
         with rb.listen(heard.append):
-            async with rb.BridgeClient(str(server.address), dialect=dialect, policy=quick()) as bridge:
+            async with rb.BridgeClient(
+                str(server.address), dialect=dialect, policy=quick()
+            ) as bridge:
                 await bridge.wait_ready(5)
                 receipts = [await bridge.send("note", {"n": n}) for n in range(175)]
                 await asyncio.sleep(0.02)
@@ -245,7 +251,10 @@ def test_l02_a_second_reader_is_refused_and_the_first_goes_on():
             await bridge.wait_ready(5)
             events = bridge.events()
             heard = []
-            tasks = [asyncio.ensure_future(read(bridge, got)), asyncio.ensure_future(read(events, heard))]
+            tasks = [
+                asyncio.ensure_future(read(bridge, got)),
+                asyncio.ensure_future(read(events, heard)),
+            ]
             await asyncio.sleep(0.01)
             for number in range(4):
                 await server.double.publish(number)
@@ -322,7 +331,9 @@ def test_l05_none_is_no_limit_and_0_is_none_at_all():
     async def main(server):
         loop = asyncio.get_running_loop()
         envelopes = rb.bridge.Dialect.envelopes()
-        async with rb.BridgeClient(str(server.address), dialect=envelopes, policy=quick()) as bridge:
+        async with rb.BridgeClient(
+            str(server.address), dialect=envelopes, policy=quick()
+        ) as bridge:
             await bridge.wait_ready(None)
             asking = asyncio.create_task(bridge.request("look", {}, timeout=None))
             await asyncio.sleep(100_000)

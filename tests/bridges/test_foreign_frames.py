@@ -101,7 +101,10 @@ async def test_c06_what_nothing_can_confirm_does_not_fill_the_outbox(dialect):
 async def test_c06_a_first_ack_is_waited_for():
     """A server without pings that acknowledges is believed: all of its receipts are `applied`."""
     policy = quick(dialect=rb.bridge.Dialect(ping=None))
-    async with Mini(ack=True).running() as bridge, Watch(bridge.url, token="t", policy=policy) as watch:
+    async with (
+        Mini(ack=True).running() as bridge,
+        Watch(bridge.url, token="t", policy=policy) as watch,
+    ):
         await watch.client.wait_ready(5)
         receipts = [await watch.client.send("note", {"i": i}) for i in range(50)]
         assert {await receipt.confirmed(5) for receipt in receipts} == {"applied"}
@@ -214,7 +217,9 @@ async def test_c07_a_late_refusal_is_not_the_answer_of_the_next_request():
 
 async def test_c07_a_refused_send_is_reported_by_its_receipt():
     """Of one send that waits, an error that names its type is the answer, too."""
-    refuse = {"message": {"code": "PROTO_INVALID_MESSAGE", "message": "Unknown message type: message"}}
+    refuse = {
+        "message": {"code": "PROTO_INVALID_MESSAGE", "message": "Unknown message type: message"}
+    }
     async with Mini(refuse).running() as bridge, Watch(bridge.url, token="t") as watch:
         await watch.client.wait_ready(5)
         receipt = await watch.client.send("message", {})

@@ -64,9 +64,14 @@ async def test_c01_a_ping_refused_as_unknown_is_done_without():
     """The link lives on without a heartbeat: no verdict of death follows from pings that nobody knows."""
     refuse = dict.fromkeys(["session_join", "heartbeat_ping"], "PROTO_INVALID_MESSAGE")
     policy = quick(heartbeat=rb.bridge.Heartbeat(every=0.05, timeout=0.05))
-    async with Mini(refuse).running() as bridge, Watch(bridge.url, token="t", policy=policy) as watch:
+    async with (
+        Mini(refuse).running() as bridge,
+        Watch(bridge.url, token="t", policy=policy) as watch,
+    ):
         await watch.client.wait_ready(5)
-        await asyncio.sleep(0.7)  # more than a heartbeat that is due, unanswered and looked at once more
+        await asyncio.sleep(
+            0.7
+        )  # more than a heartbeat that is due, unanswered and looked at once more
         assert (watch.client.state, len(bridge.connections)) == ("READY", 1)
         assert bridge.types.count("heartbeat_ping") == 1
 
@@ -162,13 +167,19 @@ async def test_c02_flat_fields_and_the_servers_advice_are_read():
         async with Watch(bridge.url, token="t") as watch:
             with pytest.raises(rb.errors.AuthError, match="TLS required") as caught:
                 await watch.client.wait_ready(5)
-    assert caught.value.failure.suggestions == ("connect with wss://", "see https://docs.example/tls")
+    assert caught.value.failure.suggestions == (
+        "connect with wss://",
+        "see https://docs.example/tls",
+    )
 
 
 async def test_c02_a_login_that_is_refused_for_now_is_tried_again():
     """Busy is no refusal of credentials."""
     busy = {"code": "SERVER_BUSY", "message": "later", "recoverable": True}
-    async with Refusing("connection_error", busy).running() as bridge, Watch(bridge.url, token="t") as watch:
+    async with (
+        Refusing("connection_error", busy).running() as bridge,
+        Watch(bridge.url, token="t") as watch,
+    ):
         await watch.until(lambda: len(bridge.connections) > 3)
         bridge.kind, bridge.payload = "connection_ack", {"server_id": "one"}
         await watch.client.wait_ready(5)
@@ -252,7 +263,9 @@ async def test_c08_a_session_of_the_users_is_not_ours():
     """An error that names another session, or a bridge without sessions: the link is kept."""
     async with Mini(error_ids="same").running() as bridge, Watch(bridge.url, token="t") as watch:
         await watch.client.wait_ready(5)
-        bridge.refuse = {"look": {"code": "SESS_NOT_FOUND", "message": "none", "session_id": "another"}}
+        bridge.refuse = {
+            "look": {"code": "SESS_NOT_FOUND", "message": "none", "session_id": "another"}
+        }
         with pytest.raises(rb.errors.SessionError):
             await watch.client.request("look", {}, timeout=5)
         assert (watch.client.state, len(bridge.connections)) == ("READY", 1)
@@ -299,8 +312,12 @@ async def test_c09_a_receipt_raises_what_a_request_would(code):
 
 async def test_c09_a_refusal_for_now_is_obeyed_and_opens_no_circuit():
     """A policy around send and confirmed repeats what the server calls passing; its breaker counts no defect of the peer."""
-    bridge = Mini({"note": {"code": "SYS_RATE_LIMITED", "message": "slow down"}}, error_ids="same", ack=True)
-    policy = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(0)), rb.Breaker(), name="c09")
+    bridge = Mini(
+        {"note": {"code": "SYS_RATE_LIMITED", "message": "slow down"}}, error_ids="same", ack=True
+    )
+    policy = rb.Policy(
+        rb.Retry(attempts=3, backoff=rb.Backoff.constant(0)), rb.Breaker(), name="c09"
+    )
 
     @policy(idempotent=True)
     async def deliver(client):

@@ -115,7 +115,9 @@ async def until(condition):
 async def test_the_server_says_how_often_it_wants_a_heartbeat():
     """Our policy says 15 s, the gateway 50 ms: it gets them, with the position, on each connection; a cut is RECOVERED."""
     gateway, seen = Gateway(), []
-    policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.02)))
+    policy = rb.bridge.BridgePolicy(
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.02))
+    )
     async with (
         serving(gateway.handle) as url,
         rb.BridgeClient(url, dialect=GATEWAY, token="t", policy=policy) as bridge,
@@ -137,7 +139,9 @@ async def test_the_server_says_how_often_it_wants_a_heartbeat():
         gateway.log.append("b")
         await until(lambda: seen == ["a", "b"])
         await until(lambda: [at for _, at in gateway.beats].count(2) >= 3)
-        verdict = await anext(event async for event in events if isinstance(event, rb.events.Resumed))
+        verdict = await anext(
+            event async for event in events if isinstance(event, rb.events.Resumed)
+        )
         task.cancel()
     assert gateway.asked == [None, 1]
     assert (verdict.verdict, verdict.proof) == (rb.bridge.Verdict.RECOVERED, "stated")

@@ -37,7 +37,9 @@ async def test_push(stage):
         await watch.until(lambda: len(watch.ids) >= 200, 10)
         assert watch.ids == pushed
         assert {message.type for message in watch.messages} == {"tool_call", "stream_chunk"}
-        assert all((message.id is None) == (message.type == "stream_chunk") for message in watch.messages)
+        assert all(
+            (message.id is None) == (message.type == "stream_chunk") for message in watch.messages
+        )
         assert not any(message.maybe_duplicate or message.replayed for message in watch.messages)
 
 
@@ -99,12 +101,16 @@ async def test_resend_with_the_same_key(stage):
         async with asyncio.timeout(10):
             while len(await stage.bridge.received()) < 5:
                 await asyncio.sleep(0.01)
-        before = [message["payload"]["idempotency_key"] for message in await stage.bridge.received()]
+        before = [
+            message["payload"]["idempotency_key"] for message in await stage.bridge.received()
+        ]
         assert [receipt.state for receipt in receipts] == ["written"] * 5
         up = stage.proxy.bytes_up
         stage.proxy.apply(Fault.abort())
         await watch.recovered(2, within=10)
-        assert [await receipt.confirmed(10) for receipt in receipts] == ["read"] * 5  # "already processed"
+        assert [await receipt.confirmed(10) for receipt in receipts] == [
+            "read"
+        ] * 5  # "already processed"
         assert await stage.payloads("note") == [{"n": n} for n in range(5)]
         assert before == [receipt.idempotency_key for receipt in receipts]
         assert stage.proxy.bytes_up - up > 5 * 100  # they did travel twice
@@ -223,7 +229,9 @@ async def test_a_request_at_the_loss(stage):
     """The link dies while the answer is awaited: OutcomeUnknownError at once, and the request is not repeated."""
     async with stage.client() as watch:
         stage.proxy.apply(Fault.black_hole("down"))
-        request = asyncio.create_task(watch.client.request("git_status_request", {"n": 1}, timeout=30))
+        request = asyncio.create_task(
+            watch.client.request("git_status_request", {"n": 1}, timeout=30)
+        )
         async with asyncio.timeout(10):
             while not await stage.bridge.received():
                 await asyncio.sleep(0.01)
@@ -267,7 +275,9 @@ async def test_a_request_while_down(stage):
         with pytest.raises(rb.errors.AttemptTimeoutError) as caught:
             await watch.client.request("git_status_request", {"n": 1}, timeout=0.1)
         assert caught.value.failure.executed is rb.errors.Executed.NO
-        waiting = asyncio.create_task(watch.client.request("git_status_request", {"n": 2}, timeout=10))
+        waiting = asyncio.create_task(
+            watch.client.request("git_status_request", {"n": 2}, timeout=10)
+        )
         await asyncio.sleep(0)
         stage.proxy.heal()
         assert (await waiting).payload["n"] == 2
@@ -363,5 +373,7 @@ async def test_another_process_goes_on_where_the_first_stopped(stage):
     async with stage.client(store=store) as watch:
         assert watch.client.session_id == "kept"
         await watch.until(lambda: missed[-1] in watch.ids, 10)
-        assert [message.payload["n"] for message in watch.messages if not message.redelivered] == missed
+        assert [
+            message.payload["n"] for message in watch.messages if not message.redelivered
+        ] == missed
         assert watch.verdicts == [("RECOVERED", "anchor")]

@@ -47,7 +47,9 @@ class Feed:
     async def publish(self, frame):
         for socket in self.subscribed:
             if not socket.closed:
-                await (socket.send_bytes(frame) if isinstance(frame, bytes) else socket.send_str(frame))
+                await (
+                    socket.send_bytes(frame) if isinstance(frame, bytes) else socket.send_str(frame)
+                )
 
     @asynccontextmanager
     async def running(self):
@@ -77,7 +79,10 @@ async def test_subscriptions_are_renewed_at_each_connection(feed):
         messages = aiter(bridge)
         await bridge.wait_ready(10)
         await feed.publish(json.dumps({"type": "news", "n": 1}))
-        assert [(await anext(messages)).raw for _ in range(2)] == ["welcome", {"type": "news", "n": 1}]
+        assert [(await anext(messages)).raw for _ in range(2)] == [
+            "welcome",
+            {"type": "news", "n": 1},
+        ]
         feed.sockets[-1]._req.transport.abort()
         while len(feed.subscribed) < 2:
             await asyncio.sleep(0.01)
@@ -97,12 +102,25 @@ async def test_what_is_queued_goes_behind_the_subscription(feed):
         while len(feed.frames) < 4:
             await asyncio.sleep(0.01)
     sent_frames = [frame for _, frame in feed.frames]
-    assert sent_frames == [{"op": "subscribe", "topic": "news"}, *({"op": "say", "n": n} for n in range(3))]
+    assert sent_frames == [
+        {"op": "subscribe", "topic": "news"},
+        *({"op": "say", "n": n} for n in range(3)),
+    ]
 
 
 async def test_frames_of_any_form_arrive_as_they_are(feed):
     """Objects, arrays, numbers, texts and bytes; equal frames are not taken for one message."""
-    sent = [{"id": 7, "a": 1}, {"id": 7, "a": 1}, [1, 2], 5, None, "text", "{no json", b"\x00\xff", b"{}"]
+    sent = [
+        {"id": 7, "a": 1},
+        {"id": 7, "a": 1},
+        [1, 2],
+        5,
+        None,
+        "text",
+        "{no json",
+        b"\x00\xff",
+        b"{}",
+    ]
     async with feed.client(on_connect=subscribe) as bridge:
         messages = aiter(bridge)
         await bridge.wait_ready(10)
@@ -158,8 +176,12 @@ async def test_each_reconnection_ends_unknown(feed):
 async def test_a_server_that_does_not_answer_is_not_ready(feed):
     """`on_connect` has the connect timeout; then the connection is made again, and the reason is told."""
     feed.answers = False
-    policy = rb.presets.default.evolve(reconnect=rb.presets.default.reconnect.evolve(connect_timeout=0.2))
-    client = rb.BridgeClient(feed.url, policy=policy, dialect=rb.dialects.plain, on_connect=subscribe)
+    policy = rb.presets.default.evolve(
+        reconnect=rb.presets.default.reconnect.evolve(connect_timeout=0.2)
+    )
+    client = rb.BridgeClient(
+        feed.url, policy=policy, dialect=rb.dialects.plain, on_connect=subscribe
+    )
     async with client as bridge:
         with pytest.raises(rb.errors.AttemptTimeoutError) as late:
             await bridge.wait_ready(1)
@@ -180,7 +202,9 @@ async def test_an_error_of_on_connect_is_a_failed_connection(feed):
         async with feed.client(on_connect=shaky) as bridge:
             await bridge.wait_ready(10)
     assert len(feed.sockets) == len(tries) == 3
-    reasons = [event.failure.message for event in events if isinstance(event, rb.events.Disconnected)]
+    reasons = [
+        event.failure.message for event in events if isinstance(event, rb.events.Disconnected)
+    ]
     assert reasons == ["KeyError: 'topic'"] * 2
 
 
@@ -209,7 +233,9 @@ async def test_what_is_held_during_on_connect_is_bounded(feed, bound):
 
     policy = quick(replay=rb.bridge.Replay(**bound))
     with rb.testing.record() as events:
-        async with rb.BridgeClient(feed.url, policy=policy, dialect=rb.dialects.plain, on_connect=deaf):
+        async with rb.BridgeClient(
+            feed.url, policy=policy, dialect=rb.dialects.plain, on_connect=deaf
+        ):
             while len(feed.sockets) < 2:
                 await asyncio.sleep(0.01)
     lost = next(event for event in events if isinstance(event, rb.events.Disconnected))
@@ -350,7 +376,9 @@ async def test_a_request_that_cannot_be_matched_is_refused(feed):
 def _lines(frame):
     if not isinstance(frame, str):
         raise TypeError("text")
-    return tuple(rb.dialects.Received(raw=line, type="line", id=line) for line in frame.splitlines())
+    return tuple(
+        rb.dialects.Received(raw=line, type="line", id=line) for line in frame.splitlines()
+    )
 
 
 def _line(message):
@@ -364,12 +392,18 @@ async def test_a_dialect_of_ones_own_reads_several_messages_from_a_frame(feed):
         async with rb.BridgeClient(feed.url, policy=quick(), dialect=dialect) as bridge:
             messages = aiter(bridge)
             await bridge.send({"topic": "news"})
-            assert [(await anext(messages)).raw, (await anext(messages)).raw[:5]] == ["welcome", '{"ok"']
+            assert [(await anext(messages)).raw, (await anext(messages)).raw[:5]] == [
+                "welcome",
+                '{"ok"',
+            ]
             for frame in ("a\nb", b"\x00", "b\nc"):
                 await feed.publish(frame)
             assert [(await anext(messages)).id for _ in range(3)] == ["a", "b", "c"]
     (rejected,) = [event for event in events if isinstance(event, rb.events.MessageRejected)]
-    assert (rejected.failure.code, "TypeError" in rejected.failure.message) == ("PROTO_INVALID_FRAME", True)
+    assert (rejected.failure.code, "TypeError" in rejected.failure.message) == (
+        "PROTO_INVALID_FRAME",
+        True,
+    )
 
 
 async def test_a_frame_of_ones_own_outlives_its_process(feed, tmp_path):

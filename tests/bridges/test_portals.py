@@ -47,7 +47,10 @@ class WebSocketsServer:
     def check(self, connection, request):
         """401 without the wanted token."""
         self.headers.append(dict(request.headers))
-        if self.wanted is not None and request.headers.get("Authorization") != f"Bearer {self.wanted}":
+        if (
+            self.wanted is not None
+            and request.headers.get("Authorization") != f"Bearer {self.wanted}"
+        ):
             return connection.respond(401, "who are you\n")
         return None
 
@@ -67,7 +70,10 @@ class AiohttpServer(WebSocketsServer):
     async def answer(self, request):
         """One connection."""
         self.headers.append(dict(request.headers))
-        if self.wanted is not None and request.headers.get("Authorization") != f"Bearer {self.wanted}":
+        if (
+            self.wanted is not None
+            and request.headers.get("Authorization") != f"Bearer {self.wanted}"
+        ):
             return web.Response(status=401)
         ws = web.WebSocketResponse()
         await ws.prepare(request)
@@ -203,7 +209,12 @@ async def test_l09_in_clear_text_a_portal_gets_no_token_after_its_first_answer(k
             between.go()
             await client.wait_ready(5)
             await until(lambda: server.read, "what was queued")
-        assert [TOKEN.encode() in heard for heard in between.heard[:4]] == [True, False, False, False]
+        assert [TOKEN.encode() in heard for heard in between.heard[:4]] == [
+            True,
+            False,
+            False,
+            False,
+        ]
         assert [message["payload"]["n"] for message in server.read] == [1]
 
 
@@ -227,14 +238,24 @@ async def test_l09_in_clear_text_what_speaks_no_websocket_gets_no_token_again(an
             await until(lambda: len(between.heard) >= 4, "some attempts")
             between.go()
             await client.wait_ready(5)
-        assert [TOKEN.encode() in heard for heard in between.heard[:4]] == [True, False, False, False]
+        assert [TOKEN.encode() in heard for heard in between.heard[:4]] == [
+            True,
+            False,
+            False,
+            False,
+        ]
 
 
 async def test_l09_a_token_in_a_message_waits_for_the_upgrade():
     """A dialect that authenticates by a message shows the portal nothing at all."""
-    async with rb.testing.BridgeServer(token=TOKEN) as server, portal(urlsplit(server.url).port) as between:
+    async with (
+        rb.testing.BridgeServer(token=TOKEN) as server,
+        portal(urlsplit(server.url).port) as between,
+    ):
         policy = rb.presets.default.evolve(reconnect=QUICK)
-        async with rb.BridgeClient(f"ws://{HOST}:{between.port}/", token=TOKEN, policy=policy) as client:
+        async with rb.BridgeClient(
+            f"ws://{HOST}:{between.port}/", token=TOKEN, policy=policy
+        ) as client:
             await client.wait_ready(5)
             between.stand_between(ANSWERS["302"])
             await until(lambda: len(between.heard) >= 3, "some attempts")
@@ -249,7 +270,9 @@ async def test_l09_a_foreign_certificate_is_tried_again_and_gets_nothing(how, pr
     """Under `presets.default`, after READY, without a pin; elsewhere it is final, and never shown a byte of HTTP (R5)."""
     own, foreign, trust = certificates()
     is_final = (
-        preset in {"recursor", "first"} or (preset == "pinned" and how != "no tls") or preset == "pinned"
+        preset in {"recursor", "first"}
+        or (preset == "pinned" and how != "no tls")
+        or preset == "pinned"
     )
     async with WebSocketsServer().running(own) as server, portal(server.port) as between:
         chosen = rb.presets.recursor if preset == "recursor" else rb.presets.default
@@ -330,7 +353,13 @@ async def test_l09_a_link_over_your_own_websocket_and_a_reconnecting_link_come_b
 @needs_nginx
 @pytest.mark.parametrize(
     "refusal",
-    ["return 200 '<html>'", "return 302 http://login.example/", "return 403", "return 404", "return 426"],
+    [
+        "return 200 '<html>'",
+        "return 302 http://login.example/",
+        "return 403",
+        "return 404",
+        "return 426",
+    ],
 )
 async def test_l09_an_nginx_between_two_deployments(tmp_path, refusal):
     """An ingress that has no backend for a while answers by itself; then the server is there again."""
@@ -352,7 +381,8 @@ async def test_l09_an_nginx_between_two_deployments(tmp_path, refusal):
             refused = 0
             async for event in events:
                 refused += (
-                    isinstance(event, rb.events.ReconnectScheduled) and "upgrade_rejected" in event.reason
+                    isinstance(event, rb.events.ReconnectScheduled)
+                    and "upgrade_rejected" in event.reason
                 )
                 if refused == 4:
                     break
@@ -367,7 +397,9 @@ async def test_l12_who_waits_for_ready_learns_what_is_missing():
     """A server that accepts and says nothing: no reason of a state, but that the first attempt has no answer."""
     async with portal(0) as between:
         between.stand_between(b"")
-        async with rb.BridgeClient(f"ws://{HOST}:{between.port}/", dialect=rb.dialects.plain) as client:
+        async with rb.BridgeClient(
+            f"ws://{HOST}:{between.port}/", dialect=rb.dialects.plain
+        ) as client:
             with pytest.raises(rb.errors.AttemptTimeoutError) as caught:
                 await client.wait_ready(0.05)
         assert (

@@ -85,13 +85,18 @@ async def test_m02_a_link_dials_with_the_rotated_token(kind, form, tmp_path, mon
 
     rotate(OLD)
     reference = "env:RB_ROTATED" if kind == "env" else f"file:{path}"
-    async with Door().open() as door, rb.BridgeClient(door.url, policy=POLICY, **form(reference)) as client:
+    async with (
+        Door().open() as door,
+        rb.BridgeClient(door.url, policy=POLICY, **form(reference)) as client,
+    ):
         await client.wait_ready(10)
         for value in (NEW, "third-token-99"):
             asked, before = len(door.asked), door.valid
             door.valid, door.on_refusal = value, partial(rotate, value)
             await door.cut()
-            await until(lambda value=value: client.health().ready and door.asked[-1] == value, "READY again")
+            await until(
+                lambda value=value: client.health().ready and door.asked[-1] == value, "READY again"
+            )
             assert door.asked[asked:] == [before, value]
 
 
@@ -100,7 +105,9 @@ async def test_m02_a_callable_is_called_again_after_a_refusal():
     tokens_of_calls = iter([OLD, NEW, NEW, NEW])
     async with Door().open() as door:
         door.valid = "another"
-        async with rb.BridgeClient(door.url, policy=POLICY, token=lambda: next(tokens_of_calls)) as client:
+        async with rb.BridgeClient(
+            door.url, policy=POLICY, token=lambda: next(tokens_of_calls)
+        ) as client:
             with pytest.raises(rb.errors.AuthError) as caught:
                 await client.wait_ready(10)
         assert door.asked == [OLD, NEW]

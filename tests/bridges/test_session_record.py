@@ -58,7 +58,9 @@ async def test_a_client_enters_no_session_that_is_over(store):
     clock = Clock()
     async with Sessions(store) as sessions:
         for session_id in ("closed", "error", "asleep", "made"):
-            await sessions.create("claude", "/work", session_id=session_id, resumable=session_id != "asleep")
+            await sessions.create(
+                "claude", "/work", session_id=session_id, resumable=session_id != "asleep"
+            )
         await sessions.close("closed")
         await sessions.fail("error", BROKEN)
         await sessions.activate("asleep")
@@ -79,7 +81,9 @@ async def test_leaving_keeps_the_snapshot_and_what_the_position_cannot_tell(stor
     clock = Clock()
     await on_enter(store, "s1", clock.now)
     async with Sessions(store) as sessions:
-        await sessions.checkpoint("s1", message_count=12, last_message_id="m12", context_snapshot={"a": 1})
+        await sessions.checkpoint(
+            "s1", message_count=12, last_message_id="m12", context_snapshot={"a": 1}
+        )
     saved = await on_exit(store, read_up_to(0), clock.now)
     assert (saved.state, saved.checkpoint.message_count, saved.checkpoint.last_message_id) == (
         "paused",
@@ -115,7 +119,9 @@ async def test_a_lost_session_is_closed_and_its_owner_goes_on_in_the_new_one(sto
     async with Sessions(store) as sessions:
         await sessions.create("claude", "/work", session_id="old", resumable=False)
         await on_enter(store, "old", clock.now)
-        await sessions.checkpoint("old", message_count=12, last_message_id="m12", context_snapshot={"a": 1})
+        await sessions.checkpoint(
+            "old", message_count=12, last_message_id="m12", context_snapshot={"a": 1}
+        )
         clock.at(60)
         new = await on_lost(store, "old", "new", clock.now)
         assert new == SessionRecord(
@@ -142,9 +148,15 @@ async def test_a_loss_half_saved_has_lost_nothing():
     store.fine = store.fails = 1
     with pytest.raises(rb.errors.StoreError):
         await on_lost(store, "old", "new", clock.now)
-    assert [SessionRecord.from_json(text).state for text in store.records().values()] == ["active", "active"]
+    assert [SessionRecord.from_json(text).state for text in store.records().values()] == [
+        "active",
+        "active",
+    ]
     await on_lost(store, "old", "new", clock.now)
-    assert [SessionRecord.from_json(text).state for text in store.records().values()] == ["closed", "active"]
+    assert [SessionRecord.from_json(text).state for text in store.records().values()] == [
+        "closed",
+        "active",
+    ]
 
 
 async def test_a_session_that_the_server_names_otherwise_keeps_its_record(store):
@@ -154,7 +166,11 @@ async def test_a_session_that_the_server_names_otherwise_keeps_its_record(store)
         await sessions.create("claude", "/work", session_id="ours")
         entered = await on_enter(store, "ours", clock.now)
         renamed = await on_renamed(store, "ours", "theirs", clock.now)
-        assert (renamed.id, renamed.agent_type, renamed.state) == ("theirs", entered.agent_type, "active")
+        assert (renamed.id, renamed.agent_type, renamed.state) == (
+            "theirs",
+            entered.agent_type,
+            "active",
+        )
         await on_enter(store, "other", clock.now)
         assert (await on_renamed(store, "other", "theirs", clock.now)).agent_type == "claude"
         assert (await on_renamed(store, "unknown", "new", clock.now)).agent_type is None

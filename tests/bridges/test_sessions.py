@@ -64,7 +64,9 @@ async def test_a_session_survives_a_restart(store):
         assert (await sessions.activate("s1")).state == "active"
         clock.at(60)
         snapshot = {"files": ["a.py"], "turn": None}
-        await sessions.checkpoint("s1", message_count=3, last_message_id="m3", context_snapshot=snapshot)
+        await sessions.checkpoint(
+            "s1", message_count=3, last_message_id="m3", context_snapshot=snapshot
+        )
         clock.at(90)
         paused = await sessions.pause("s1")
 
@@ -75,7 +77,9 @@ async def test_a_session_survives_a_restart(store):
         assert (resumed.state, resumed.created_at, resumed.last_activity_at) == (
             "active", datetime.fromtimestamp(START, UTC), later,
         )  # fmt: skip
-        checkpoint = SessionCheckpoint(message_count=3, last_message_id="m3", context_snapshot=snapshot)
+        checkpoint = SessionCheckpoint(
+            message_count=3, last_message_id="m3", context_snapshot=snapshot
+        )
         assert resumed.checkpoint == checkpoint
         await sessions.close("s1")
 
@@ -169,13 +173,17 @@ async def test_a_session_survives_kill_9(store):
 
     In a Redis it waits until the lease of the dead one has run out.
     """
-    ended = subprocess.run([sys.executable, "-c", WORKER, str(store)], check=False, capture_output=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", WORKER, str(store)], check=False, capture_output=True
+    )
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     later = RedisStore(store, wait=10) if isinstance(store, str) else store
     async with Sessions(later) as sessions:
         (saved,) = await sessions.list("active")
         assert (saved.id, saved.agent_type, saved.working_directory) == ("s1", "claude", "/work")
-        assert saved.checkpoint == SessionCheckpoint(message_count=3, context_snapshot={"files": ["a.py"]})
+        assert saved.checkpoint == SessionCheckpoint(
+            message_count=3, context_snapshot={"files": ["a.py"]}
+        )
         assert (await sessions.activate("s1")).checkpoint == saved.checkpoint
 
 
@@ -231,7 +239,9 @@ async def test_the_latest_activity_comes_first(store):
         assert [saved.id for saved in await sessions.list()] == ["a", "c", "b"]
         assert [saved.id for saved in await sessions.list("created")] == ["c", "b"]
         assert await sessions.list("closed") == []
-        with pytest.raises(rb.ConfigError, match=r"Sessions\.list\.state: wanted one of created, active"):
+        with pytest.raises(
+            rb.ConfigError, match=r"Sessions\.list\.state: wanted one of created, active"
+        ):
             await sessions.list("asleep")
 
 
@@ -241,7 +251,13 @@ async def test_an_unknown_session_is_answered_with_near_ones(store):
     async with Sessions(store) as sessions:
         for session_id in ("sess-abc123", "other"):
             await sessions.create("claude", "/work", session_id=session_id)
-        for operation in (sessions.get, sessions.activate, sessions.resume, sessions.close, sessions.forget):
+        for operation in (
+            sessions.get,
+            sessions.activate,
+            sessions.resume,
+            sessions.close,
+            sessions.forget,
+        ):
             with pytest.raises(rb.errors.SessionError) as caught:
                 await operation("sess-abc124")
             failure = caught.value.failure
@@ -287,9 +303,13 @@ async def test_a_session_of_the_seed_is_adopted(store):
         record = SessionRecord.from_json(text)
         assert await sessions.adopt(record) == record
         assert (await sessions.resume("sess-1")).checkpoint == record.checkpoint
-        with pytest.raises(rb.ConfigError, match=r"adopt\.record\.id: wanted an id that no kept session has"):
+        with pytest.raises(
+            rb.ConfigError, match=r"adopt\.record\.id: wanted an id that no kept session has"
+        ):
             await sessions.adopt(record)
-        with pytest.raises(rb.ConfigError, match=r"adopt\.record: wanted a SessionRecord, got 'str'"):
+        with pytest.raises(
+            rb.ConfigError, match=r"adopt\.record: wanted a SessionRecord, got 'str'"
+        ):
             await sessions.adopt(text)
 
 
@@ -300,7 +320,10 @@ async def test_a_damaged_record_is_named_and_can_be_forgotten(store):
         other = await sessions.create("claude", "/work", session_id="other")
         for session_id, text in (("bad", "{}"), ("moved", other.to_json())):
             await done(sessions._store.keep_record(session_id, text))
-        for session_id, field in (("bad", "format: wanted 1"), ("moved", "id: wanted 'moved', got 'other'")):
+        for session_id, field in (
+            ("bad", "format: wanted 1"),
+            ("moved", "id: wanted 'moved', got 'other'"),
+        ):
             for operation in (sessions.get, sessions.activate):
                 with pytest.raises(rb.errors.StoreError) as caught:
                     await operation(session_id)

@@ -85,7 +85,9 @@ async def test_a_session_that_is_over_is_not_entered(reopened, end, code):
     with pytest.raises(rb.errors.SessionError) as caught:
         await client.__aenter__()
     assert caught.value.failure.code == code
-    async with rb.stores.Sessions(store) as sessions:  # which a file that was still open would refuse
+    async with rb.stores.Sessions(
+        store
+    ) as sessions:  # which a file that was still open would refuse
         await sessions.forget(made.id)
 
 
@@ -111,7 +113,10 @@ async def test_a_session_that_the_server_forgot_is_closed_and_its_owner_goes_on(
     async with rb.stores.Sessions(store) as sessions:
         made = await sessions.create("claude", "/work")
         await sessions.checkpoint(made.id, context_snapshot=["kept"])
-        async with BridgeServer() as one, rb.BridgeClient(one.url, session_id=made.id, store=store) as bridge:
+        async with (
+            BridgeServer() as one,
+            rb.BridgeClient(one.url, session_id=made.id, store=store) as bridge,
+        ):
             await bridge.wait_ready(5)
         async with (
             BridgeServer() as other,

@@ -24,7 +24,8 @@ async def test_a_store_is_open_while_the_sessions_are():
     sessions = Sessions(store)
     for _ in range(2):
         with pytest.raises(
-            rb.ConfigError, match="wanted sessions entered with `async with`, got 'ones that are not open'"
+            rb.ConfigError,
+            match="wanted sessions entered with `async with`, got 'ones that are not open'",
         ):
             await sessions.list()
         async with sessions:
@@ -112,15 +113,22 @@ async def test_two_changes_at_once_are_both_saved():
             other.checkpoint("s1", context_snapshot=[1]),
             one.activate("s2"),
         )
-        assert (await one.get("s1")).checkpoint == SessionCheckpoint(message_count=3, context_snapshot=[1])
-        results = await asyncio.gather(one.close("s1"), other.activate("s1"), return_exceptions=True)
+        assert (await one.get("s1")).checkpoint == SessionCheckpoint(
+            message_count=3, context_snapshot=[1]
+        )
+        results = await asyncio.gather(
+            one.close("s1"), other.activate("s1"), return_exceptions=True
+        )
         assert results[1].failure.code == "SESS_CLOSED"
         assert (await one.get("s1")).state == "closed"
         made = await asyncio.gather(
-            *(each.create("claude", "/", session_id="s3") for each in (one, other)), return_exceptions=True
+            *(each.create("claude", "/", session_id="s3") for each in (one, other)),
+            return_exceptions=True,
         )
         assert isinstance(made[1], rb.ConfigError)
-        results = await asyncio.gather(one.forget("s3"), other.activate("s3"), return_exceptions=True)
+        results = await asyncio.gather(
+            one.forget("s3"), other.activate("s3"), return_exceptions=True
+        )
         assert results[1].failure.code == "SESS_NOT_FOUND"
     assert session_record._QUEUES == {}
 

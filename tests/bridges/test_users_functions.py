@@ -34,7 +34,9 @@ def refused(words, **options):
         texts = []
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            async with rb.BridgeClient(url, dialect=options.pop("dialect", dialect()), **options) as bridge:
+            async with rb.BridgeClient(
+                url, dialect=options.pop("dialect", dialect()), **options
+            ) as bridge:
                 receipt = await bridge.send("note", {"n": 1})
                 with pytest.raises(rb.ConfigError) as error:
                     await bridge.wait_ready(timeout=60)
@@ -61,7 +63,9 @@ BEARER = dialect().evolve(bearer=True)
 def test_l04_a_token_function_that_returns_no_text(value):
     """Plain or async: the type is named, and not the value."""
     for function in (lambda: value, lambda: _awaited(value)):
-        text = refused("BridgeClient.token(): wanted a text or None", token=function, dialect=BEARER)
+        text = refused(
+            "BridgeClient.token(): wanted a text or None", token=function, dialect=BEARER
+        )
         assert type(value).__name__ in text
 
 
@@ -126,8 +130,14 @@ async def test_l04_an_option_of_a_send_is_checked_before_it_is_accepted(options,
 @each_row("value", ["hunter2-hunter2\n", "hunter2-hunter2\r\nX: y", "h\ud800", "ключ"], ids=ascii)
 def test_l04_a_text_that_no_header_can_hold(value):
     """A token read from a file ends with a line break: an error of the user's that says what to write, at once if it is no function."""
-    refused("BridgeClient.token(): wanted a text that a header can hold", token=lambda: value, dialect=BEARER)
-    text = refused("BridgeClient.headers(): wanted names and texts", headers=lambda: {"X-Key": value})
+    refused(
+        "BridgeClient.token(): wanted a text that a header can hold",
+        token=lambda: value,
+        dialect=BEARER,
+    )
+    text = refused(
+        "BridgeClient.headers(): wanted names and texts", headers=lambda: {"X-Key": value}
+    )
     assert "X-Key" in text
     assert ".strip()" in text
     refused("BridgeClient.headers(): wanted names and texts", headers=lambda: {"X Key": "a"})
@@ -166,9 +176,13 @@ def test_l04_a_function_that_was_cancelled_elsewhere(argument):
 
     async def main(server):
         url = str(server.url)
-        function = _CancelledOnce({"token": "t", "headers": {}, "url": url, "on_connect": None}[argument])
+        function = _CancelledOnce(
+            {"token": "t", "headers": {}, "url": url, "on_connect": None}[argument]
+        )
         options = {} if argument == "url" else {argument: function}
-        reconnect = rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5), allow_plaintext_credentials=True)
+        reconnect = rb.bridge.Reconnect(
+            backoff=rb.Backoff.constant(0.5), allow_plaintext_credentials=True
+        )
         async with rb.BridgeClient(
             function if argument == "url" else url,
             dialect=BEARER,
@@ -198,8 +212,12 @@ def test_l04_a_factory_that_was_cancelled_elsewhere():
             made.append(1)
             return Cancelled()
 
-        policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5)))
-        async with rb.BridgeClient.over(factory, dialect=rb.dialects.plain, policy=policy) as bridge:
+        policy = rb.bridge.BridgePolicy(
+            reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5))
+        )
+        async with rb.BridgeClient.over(
+            factory, dialect=rb.dialects.plain, policy=policy
+        ) as bridge:
             with pytest.raises(rb.errors.AttemptTimeoutError, match="was cancelled by something"):
                 await bridge.wait_ready(timeout=5)
         assert len(made) > 2
@@ -352,7 +370,9 @@ def test_l04_what_a_plain_on_gap_returns_means_nothing(returned):
             seen.append(gap.reason)
             return returned
 
-        policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5)))
+        policy = rb.bridge.BridgePolicy(
+            reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.5))
+        )
         async with rb.BridgeClient(
             str(server.url), dialect=dialect(), policy=policy, on_gap=on_gap
         ) as bridge:
@@ -371,7 +391,9 @@ def test_l04_what_a_plain_on_gap_returns_means_nothing(returned):
 @pytest.mark.parametrize("returned", [None, 7, {"frames": ()}], ids=repr)
 def test_l04_a_resume_of_another_type_ends_the_client(returned):
     """Before a connection is made: nothing was sent, and the queue is text."""
-    refused("Dialect.resume: wanted a Resume", dialect=dialect(NUMBERED, resume=lambda record: returned))
+    refused(
+        "Dialect.resume: wanted a Resume", dialect=dialect(NUMBERED, resume=lambda record: returned)
+    )
 
 
 def test_l04_the_store_keeps_what_was_queued(tmp_path):
@@ -379,7 +401,9 @@ def test_l04_the_store_keeps_what_was_queued(tmp_path):
     path = str(tmp_path / "bridge.db")
 
     async def main(server):
-        async with rb.BridgeClient(str(server.url), token=lambda: 7, dialect=BEARER, store=path) as bridge:
+        async with rb.BridgeClient(
+            str(server.url), token=lambda: 7, dialect=BEARER, store=path
+        ) as bridge:
             await bridge.send("note", {"n": 1}, idempotency_key="one")
             with pytest.raises(rb.ConfigError):
                 await bridge.wait_ready(timeout=60)
@@ -411,7 +435,13 @@ def test_l04_pings_without_a_frame_leave_the_link_alive():
             assert str(receipt.state) == "written"
             assert reader.verdicts == []
             assert (
-                len([task for task in asyncio.all_tasks() if task.get_name() == "resilient_bridge keepalive"])
+                len(
+                    [
+                        task
+                        for task in asyncio.all_tasks()
+                        if task.get_name() == "resilient_bridge keepalive"
+                    ]
+                )
                 == 1
             )
 

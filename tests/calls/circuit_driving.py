@@ -21,7 +21,10 @@ class Circuit(CircuitState):
     def __init__(self, breaker: Breaker, seed: int = 0) -> None:
         self.transitions: list[tuple[str, str, str, float]] = []
         super().__init__(
-            "github", breaker, random.Random(seed), lambda _, *transition: self.transitions.append(transition)
+            "github",
+            breaker,
+            random.Random(seed),
+            lambda _, *transition: self.transitions.append(transition),
         )
 
     def fail(self, times: int = 1, now: float = 0.0, **how) -> None:

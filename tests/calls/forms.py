@@ -81,7 +81,9 @@ everywhere = _in_forms(
 class Server:
     """The other side. It answers "ok", or raises what its script says, an entry a call; `calls` counts what reached it."""
 
-    def __init__(self, *script: BaseException | type[BaseException] | None, always: Any = None) -> None:
+    def __init__(
+        self, *script: BaseException | type[BaseException] | None, always: Any = None
+    ) -> None:
         self.calls = 0
         self._script = list(script)
         self.always = always  # what it does after the script
@@ -114,7 +116,9 @@ async def settle() -> None:
 def http_error(status: int, **headers: str) -> httpx.HTTPStatusError:
     """What `raise_for_status` raises for an answer with this status; `retry_after="7"` makes a Retry-After header."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    response = httpx.Response(status, headers=named, request=httpx.Request("GET", "http://127.0.0.1/"))
+    response = httpx.Response(
+        status, headers=named, request=httpx.Request("GET", "http://127.0.0.1/")
+    )
     with pytest.raises(httpx.HTTPStatusError) as caught:
         response.raise_for_status()
     return caught.value

@@ -32,7 +32,12 @@ def view(state: str = "closed", **how: Any) -> CircuitView:
 
 
 OPEN = view(
-    "open", era=8, why="consecutive_failures_5", reason="consecutive_failures_5", remaining=30.0, margin=1
+    "open",
+    era=8,
+    why="consecutive_failures_5",
+    reason="consecutive_failures_5",
+    remaining=30.0,
+    margin=1,
 )
 HALF_OPEN = view("half_open", era=9, reason="reset_timeout_elapsed", free=1, margin=1)
 

@@ -20,7 +20,9 @@ at_once = rb.Backoff.constant(0)
 
 def answer(status: int) -> httpx.Response:
     """An answer of a server to a POST."""
-    return httpx.Response(status, request=POST, headers={"retry-after": "600"} if status == 429 else {})
+    return httpx.Response(
+        status, request=POST, headers={"retry-after": "600"} if status == 429 else {}
+    )
 
 
 @everywhere
@@ -51,7 +53,9 @@ def test_a02_an_answer_that_is_a_failure_says_why_it_was_not_repeated(
 
 def test_a02_a_model_is_not_invited_to_repeat_a_post_that_was_answered_by_503():
     """Nothing allows the repeat, and the request may have had its effect."""
-    client = httpx.Client(transport=rb.HTTPTransport(None, httpx.MockTransport(lambda _: answer(503))))
+    client = httpx.Client(
+        transport=rb.HTTPTransport(None, httpx.MockTransport(lambda _: answer(503)))
+    )
     report = json.loads(rb.capture(client.post, "http://host").to_llm())
     assert (report["recoverable"], report["executed"]) == (False, "maybe")
 
@@ -86,7 +90,9 @@ def test_a02_who_is_asked_before_a_fallback_sees_why_the_call_stopped():
 
 
 @everywhere
-@pytest.mark.parametrize("returned", [lambda: {"from": "the cache"}, lambda: answer(200), lambda: 5])
+@pytest.mark.parametrize(
+    "returned", [lambda: {"from": "the cache"}, lambda: answer(200), lambda: 5]
+)
 def test_a02_a_function_that_handled_the_failure_of_a_call_inside_has_worked(form, returned):
     """What `capture` says is about what was returned, and not about an answer that was left behind."""
     with form.world():
@@ -98,5 +104,7 @@ def test_a02_a_function_that_handled_the_failure_of_a_call_inside_has_worked(for
 
         outcome = form.run(rb.capture, form.of(work))
         assert (outcome.ok, outcome.failure) == (True, None)
-        outcome = form.run(rb.capture, form.of(ask))  # returned as it is, through a function around it
+        outcome = form.run(
+            rb.capture, form.of(ask)
+        )  # returned as it is, through a function around it
         assert outcome.failure.code == "SYS_UNAVAILABLE"

@@ -280,7 +280,10 @@ def test_a_listener_may_use_the_circuit():
 
     circuit = CircuitState("x", Breaker.consecutive(1), random.Random(0), listen)
     circuit.failed(circuit.admit(0.0), 0.0, 0.0)
-    assert parts == [("closed", "open", "consecutive_failures_1"), ("open", "closed", "manual_reset")]
+    assert parts == [
+        ("closed", "open", "consecutive_failures_1"),
+        ("open", "closed", "manual_reset"),
+    ]
 
 
 def test_a_failing_listener_does_not_silence_the_circuit():

@@ -56,7 +56,9 @@ def test_c07_a_smaller_window_is_judged_when_it_is_full(window, needed):
     assert circuit.state == "closed"
     circuit.fail()
     assert circuit.state == "open"
-    assert Breaker(rate=1, window=window) == Breaker.consecutive(window, open_for=Breaker().open_for)
+    assert Breaker(rate=1, window=window) == Breaker.consecutive(
+        window, open_for=Breaker().open_for
+    )
     assert Breaker(rate=1, window=window).least == window
 
 
@@ -178,7 +180,11 @@ def test_a_failed_probe_opens_it_again():
     """The count of consecutive failures goes on; a breaker by rate gives the reason `probe_failed`."""
     circuit = opened(Breaker.consecutive(5, open_for=10), times=5)
     circuit.fail(now=10)
-    assert circuit.reasons == ["consecutive_failures_5", "reset_timeout_elapsed", "consecutive_failures_6"]
+    assert circuit.reasons == [
+        "consecutive_failures_5",
+        "reset_timeout_elapsed",
+        "consecutive_failures_6",
+    ]
     by_rate = opened(Breaker(rate=0.8, window=4, open_for=10), times=4)
     by_rate.fail(now=10)
     assert by_rate.reasons[-1] == "probe_failed"

@@ -55,9 +55,13 @@ class Model:
         if self.in_a_row():
             return min(self.row, window), window
         if not self.is_timed():
-            return sum(failed for _, failed in self.history[-window:]), min(len(self.history), window)
+            return sum(failed for _, failed in self.history[-window:]), min(
+                len(self.history), window
+            )
         width = window.total_seconds() / 20
-        in_window = [failed for when, failed in self.history if floor(when / width) > floor(now / width) - 20]
+        in_window = [
+            failed for when, failed in self.history if floor(when / width) > floor(now / width) - 20
+        ]
         return sum(in_window), len(in_window)
 
     def is_over(self, now):
@@ -118,7 +122,9 @@ class Model:
         if self.in_a_row():
             reason = f"consecutive_failures_{self.row}"
         else:
-            reason = "probe_failed" if self.state == "half_open" else f"failure_rate_{failed}_of_{seen}"
+            reason = (
+                "probe_failed" if self.state == "half_open" else f"failure_rate_{failed}_of_{seen}"
+            )
         self.until = now + WAITS[min(self.openings, len(WAITS) - 1)]
         self.openings += 1
         self.go("open", "critical" if how == "critical" else prefix + reason, now)
@@ -132,7 +138,10 @@ class CircuitAgainstModel(RuleBasedStateMachine):
         self.now, self.transitions, self.closed_at = 1000.0, [], 0.0
         self.model = Model(breaker)
         self.circuit = CircuitState(
-            "x", breaker, random.Random(0), lambda _, *transition: self.transitions.append(transition)
+            "x",
+            breaker,
+            random.Random(0),
+            lambda _, *transition: self.transitions.append(transition),
         )
         self.calls = deque()
 
@@ -140,7 +149,11 @@ class CircuitAgainstModel(RuleBasedStateMachine):
     def wait(self, eighths):
         self.now += eighths / 8
 
-    @rule(outcomes=st.lists(st.sampled_from(["succeeded", "succeeded", "failed", "released"]), max_size=4))
+    @rule(
+        outcomes=st.lists(
+            st.sampled_from(["succeeded", "succeeded", "failed", "released"]), max_size=4
+        )
+    )
     @precondition(lambda self: self.model.state == "open")
     def ripen(self, outcomes):
         """The open time passes, and some probes run, one after the other."""
@@ -197,7 +210,9 @@ class CircuitAgainstModel(RuleBasedStateMachine):
         for _ in range(count):
             self.begin(hurry=True)
             if self.calls:
-                self.end("failed" if failed else "succeeded", INSTANT, newest=True, is_reported=False)
+                self.end(
+                    "failed" if failed else "succeeded", INSTANT, newest=True, is_reported=False
+                )
 
     @rule(verb=st.sampled_from(["reset", "isolate", "disable"]))
     def by_hand(self, verb):
@@ -249,7 +264,9 @@ class CircuitAgainstModel(RuleBasedStateMachine):
         if model.state == "closed":
             assert (failed, seen) == model.counts(self.now)
             assert circuit.is_calm == (
-                not model.is_timed() and failed == 0 and (model.in_a_row() or seen == model.breaker.window)
+                not model.is_timed()
+                and failed == 0
+                and (model.in_a_row() or seen == model.breaker.window)
             )
         else:
             assert circuit.is_calm == (model.state == "disabled")
@@ -260,7 +277,9 @@ class CircuitAgainstModel(RuleBasedStateMachine):
         if model.state == "open":
             return max(0.0, model.until - self.now)
         ends = [probe["ends"] - self.now for probe in model.live if probe["ends"] > self.now]
-        full = model.state == "half_open" and len(ends) >= max(1, model.breaker.probes - model.passed)
+        full = model.state == "half_open" and len(ends) >= max(
+            1, model.breaker.probes - model.passed
+        )
         return min(*ends, 1.0) if full else None
 
 

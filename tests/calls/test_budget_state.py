@@ -56,7 +56,9 @@ def test_calls_earn_a_share():
     assert _spent(idle, 15.0) == 10
 
 
-@pytest.mark.parametrize(("ratio", "calls", "repeats"), [(0.2, 5, 1), (0.2, 4, 0), (0.1, 30, 3), (1.5, 2, 3)])
+@pytest.mark.parametrize(
+    ("ratio", "calls", "repeats"), [(0.2, 5, 1), (0.2, 4, 0), (0.1, 30, 3), (1.5, 2, 3)]
+)
 def test_parts_add_up_to_whole_repeats(ratio, calls, repeats):
     """Five calls at 0.2 are one retry, in spite of binary fractions; four are none."""
     state = BudgetState("x", RetryBudget(ratio=ratio, floor=0))
@@ -112,7 +114,8 @@ def test_a_budget_without_a_share_needs_no_calls():
     ),
     steps=st.lists(
         st.tuples(
-            st.sampled_from([0.0, 0.0, 0.0, 0.25, 0.5, 1.0, 3.25, 9.5, 10.0, 11.0, 40.0]), st.booleans()
+            st.sampled_from([0.0, 0.0, 0.0, 0.25, 0.5, 1.0, 3.25, 9.5, 10.0, 11.0, 40.0]),
+            st.booleans(),
         ),
         max_size=120,
     ),
@@ -180,7 +183,9 @@ def test_the_defaults_are_judged_on_seeds_that_did_not_choose_them():
 
 def _all_hold(goals, values):
     for goal, value in zip(goals, values, strict=True):
-        assert goal.holds(value), f"{goal.what}: {value} is not {goal.sign} {goal.bound}: {goal.why}"
+        assert goal.holds(value), (
+            f"{goal.what}: {value} is not {goal.sign} {goal.bound}: {goal.why}"
+        )
 
 
 def test_c05_the_first_repeat_comes_soon_and_an_outage_is_ridden_out():
@@ -199,12 +204,20 @@ def test_a_budget_alone_bounds_the_load():
 
     In 22 s of failure a budget is spent twice: at once what the ten seconds before earned, and again after 11 s.
     """
-    small = {"phases": ((10, 0.0), (22, 1.0), (5, 0.0)), "rate": SMALL.rate, "clients": SMALL.clients}
+    small = {
+        "phases": ((10, 0.0), (22, 1.0), (5, 0.0)),
+        "rate": SMALL.rate,
+        "clients": SMALL.clients,
+    }
     assert GOALS[0].holds(storm(Retry(), None, **small).amplification[1])
     assert storm(Retry(budget=None), None, **small).amplification[1] > 2.5
 
 
 def test_an_overloaded_server_stays_down_without_budget_and_circuit():
     """After a total failure at 83 % load; by default it is healthy again, as the last goal says."""
-    longer = {"phases": ((5, 0.0), (10, 1.0), (20, 0.0)), "rate": SMALL.rate, "clients": SMALL.clients}
+    longer = {
+        "phases": ((5, 0.0), (10, 1.0), (20, 0.0)),
+        "rate": SMALL.rate,
+        "clients": SMALL.clients,
+    }
     assert storm(Retry(budget=None), None, capacity=1.2 * SMALL.rate, **longer).healthy_after > 10

@@ -196,7 +196,9 @@ def test_a_caller_that_may_not_wait_gets_retry_after(form):
 def test_a_turn_after_the_deadline_is_refused_at_once(form):
     """With 5 s to the deadline and the next token in 60 s there is no wait."""
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(rb.Deadline(5), rb.RateLimit(1, per=60, max_wait=3600))(form.of(Server().get))
+        get = rb.Policy(rb.Deadline(5), rb.RateLimit(1, per=60, max_wait=3600))(
+            form.of(Server().get)
+        )
         form.run(get)
         with pytest.raises(rb.errors.ThrottledError):
             form.run(get)

@@ -53,7 +53,11 @@ def test_the_arguments_are_the_same_on_every_attempt(form, way):
         seen.append((args, kwargs))
         return server.get()
 
-    policy = rb.Policy(at_once()) if way in ("breaker alone", "deadline", "fallback") else policies()[way]
+    policy = (
+        rb.Policy(at_once())
+        if way in ("breaker alone", "deadline", "fallback")
+        else policies()[way]
+    )
     with form.world():
         form.run(policy(form.of(body), idempotent=True), 1, key=2)
     assert seen == [((1,), {"key": 2})] * 3
@@ -131,7 +135,9 @@ class AsyncCallable(Callable):
 
 
 @everywhere
-@each_row("kind", ["object", "partial", "partial of a partial", "bound method", "partial of an object"])
+@each_row(
+    "kind", ["object", "partial", "partial of a partial", "bound method", "partial of an object"]
+)
 def test_whatever_can_be_called_is_protected(form, kind):
     """Callable objects, partials and bound methods, sync and async."""
     flaky = Callable(form)
@@ -159,7 +165,9 @@ def test_builtins_are_functions():
 
 
 @each_row(
-    "no_function", [Client, int, rb.Policy, 3, None, "get", staticmethod(len), classmethod(len)], ids=repr
+    "no_function",
+    [Client, int, rb.Policy, 3, None, "get", staticmethod(len), classmethod(len)],
+    ids=repr,
 )
 def test_what_is_no_function_is_refused(no_function):
     """A class, a value, and a staticmethod or classmethod object (the policy belongs below it): ConfigError that says so."""
@@ -302,14 +310,18 @@ def test_a_callback_that_raises_loses_nothing(form, layers):
         for _ in range(3):
             with pytest.raises(expected) as caught:
                 form.run(get)
-            assert expected is LookupError or "a mistake in a callback" in "".join(caught.value.__notes__)
+            assert expected is LookupError or "a mistake in a callback" in "".join(
+                caught.value.__notes__
+            )
     assert server.calls == (9 if layers[-1] == rb.Breaker.consecutive(9, ignore=broken) else 3)
 
 
 async def test_an_on_result_that_raises_leaves_no_timer():
     """The time limit of the call ends with it: it does not cancel what the caller does afterwards."""
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(at_once(on_result=broken), rb.Timeout(5))(ASYNC.of(Server().get), idempotent=True)
+        get = rb.Policy(at_once(on_result=broken), rb.Timeout(5))(
+            ASYNC.of(Server().get), idempotent=True
+        )
         with pytest.raises(LookupError):
             await get()
         clock.advance(10)

@@ -154,7 +154,9 @@ def test_no_exception_is_held_by_a_stream(form, times):
     async def collect(stream):
         return [item async for item in stream()]
 
-    stream = rb.Policy(at_once(), rb.Breaker())(async_items if form.is_async else items, idempotent=True)
+    stream = rb.Policy(at_once(), rb.Breaker())(
+        async_items if form.is_async else items, idempotent=True
+    )
     with no_collector():
         let_end(form, lambda: collect(stream) if form.is_async else list(stream()), LostError)
         assert watched.raised

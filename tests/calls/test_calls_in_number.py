@@ -39,7 +39,9 @@ def objects_after(call, times):
 def test_memory_does_not_grow_with_calls(form, fails):
     """After 10,000 calls that succeed and 1,000 that fail there are no more objects than before."""
     server = Server(always=ConnectionRefusedError if fails else None)
-    policy = rb.Policy(rb.Deadline(60), at_once(), rb.Bulkhead(5), rb.Breaker(rate=1, window=100_000))
+    policy = rb.Policy(
+        rb.Deadline(60), at_once(), rb.Bulkhead(5), rb.Breaker(rate=1, window=100_000)
+    )
     get = policy(form.of(server.get), idempotent=True)
     grown = 0
 
@@ -146,7 +148,9 @@ async def test_no_task_remains():
         seen.append(asyncio.all_tasks() - before)
         raise ConnectionRefusedError
 
-    policy = rb.Policy(rb.Deadline(60), at_once(), rb.Bulkhead(1, queue=1), rb.RateLimit(99), rb.Timeout(5))
+    policy = rb.Policy(
+        rb.Deadline(60), at_once(), rb.Bulkhead(1, queue=1), rb.RateLimit(99), rb.Timeout(5)
+    )
     with suppress(ConnectionRefusedError):
         await policy(body, idempotent=True)()
     assert seen == [set()] * 4
@@ -202,7 +206,9 @@ def test_the_same_exception_again_and_again_does_not_grow(form):
 def test_an_outcome_may_be_asked_again_and_again():
     """`outcome.value` raises the error each time, and its traceback does not grow."""
     outcome = rb.capture(
-        rb.Policy(at_once())(SYNC.of(Server(always=ConnectionRefusedError("x")).get), idempotent=True)
+        rb.Policy(at_once())(
+            SYNC.of(Server(always=ConnectionRefusedError("x")).get), idempotent=True
+        )
     )
     depths = set()
     for _ in range(100):

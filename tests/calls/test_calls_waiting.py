@@ -19,7 +19,9 @@ REFUSED = ConnectionRefusedError
 def waits(form, retry, *script, always=None, outcome=None, seed=0, layers=()):
     """Return the waits of one call."""
     with rb.testing.virtual_time(seed=seed) as clock:
-        get = rb.Policy(*layers, retry)(form.of(Server(*script, always=always).get), idempotent=True)
+        get = rb.Policy(*layers, retry)(
+            form.of(Server(*script, always=always).get), idempotent=True
+        )
         try:
             form.run(get)
         except Exception as error:  # noqa: BLE001
@@ -67,7 +69,11 @@ def test_a_wait_is_slept(form):
 @both
 def test_waits_are_between_attempts(form):
     """Three waits for four attempts, none after the last."""
-    assert waits(form, rb.Retry(attempts=4, backoff=rb.Backoff.steps(1, 2, 4)), always=REFUSED) == [1, 2, 4]
+    assert waits(form, rb.Retry(attempts=4, backoff=rb.Backoff.steps(1, 2, 4)), always=REFUSED) == [
+        1,
+        2,
+        4,
+    ]
 
 
 @both
@@ -98,7 +104,9 @@ def test_decorrelated_waits_know_the_one_before(form):
 )
 def test_retry_after_is_a_lower_bound(form, header, own, least, most):
     """The wait is the longer of `Retry-After` and the schedule; exact if the schedule is."""
-    (wait,) = waits(form, rb.Retry(backoff=rb.Backoff.constant(own)), http_error(429, retry_after=header))
+    (wait,) = waits(
+        form, rb.Retry(backoff=rb.Backoff.constant(own)), http_error(429, retry_after=header)
+    )
     assert least <= wait <= most
 
 
@@ -106,7 +114,9 @@ def test_retry_after_is_a_lower_bound(form, header, own, least, most):
 def test_clients_with_the_same_retry_after_do_not_return_together(form):
     """With jitter in the schedule the server's wait has jitter too: up to a tenth longer, never shorter."""
     retry = rb.Retry(backoff=rb.Backoff.decorrelated(1))
-    slept = [waits(form, retry, http_error(429, retry_after="10"), seed=seed)[0] for seed in range(30)]
+    slept = [
+        waits(form, retry, http_error(429, retry_after="10"), seed=seed)[0] for seed in range(30)
+    ]
     assert all(10 <= wait <= 11 for wait in slept)
     assert len(set(slept)) > 20
 
@@ -115,7 +125,9 @@ def test_clients_with_the_same_retry_after_do_not_return_together(form):
 def test_e22_the_spread_never_passes_the_most_that_is_waited(form):
     """With `Retry-After: 120` and `max_retry_after=120` the wait is 120, without jitter on top."""
     retry = rb.Retry(backoff=rb.Backoff.decorrelated(1), max_retry_after=120)
-    slept = {waits(form, retry, http_error(429, retry_after="120"), seed=seed)[0] for seed in range(30)}
+    slept = {
+        waits(form, retry, http_error(429, retry_after="120"), seed=seed)[0] for seed in range(30)
+    }
     assert slept == {120.0}
 
 
@@ -152,11 +164,16 @@ def test_what_is_refused_for_another_reason_spends_nothing(form, key):
     budget = rb.RetryBudget(ratio=0, floor=1, key=key)
     retry = rb.Retry(backoff=rb.Backoff.constant(1), budget=budget)
     with rb.testing.virtual_time() as clock:
-        for error, layers in [(ConnectionResetError, ()), (ValueError, ()), (REFUSED, (rb.Deadline(0.5),))]:
+        for error, layers in [
+            (ConnectionResetError, ()),
+            (ValueError, ()),
+            (REFUSED, (rb.Deadline(0.5),)),
+        ]:
             with pytest.raises(error):
                 form.run(
                     rb.Policy(*layers, retry)(
-                        form.of(Server(always=error).get), idempotent=error is not ConnectionResetError
+                        form.of(Server(always=error).get),
+                        idempotent=error is not ConnectionResetError,
                     )
                 )
         assert form.run(rb.Policy(retry)(form.of(Server(REFUSED).get), idempotent=True)) == "ok"

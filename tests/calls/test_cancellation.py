@@ -21,15 +21,23 @@ class WaitingCall:
         self.calls = 0
         self.hold = asyncio.Event()
         self.policy = {
-            "call": rb.Policy(rb.Deadline(60), at_once(), rb.Bulkhead(1), rb.Breaker(), rb.Timeout(30)),
+            "call": rb.Policy(
+                rb.Deadline(60), at_once(), rb.Bulkhead(1), rb.Breaker(), rb.Timeout(30)
+            ),
             "second attempt": rb.Policy(at_once(), rb.Bulkhead(1), rb.Breaker()),
-            "backoff": rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3600)), rb.Bulkhead(1), rb.Breaker()),
+            "backoff": rb.Policy(
+                rb.Retry(backoff=rb.Backoff.constant(3600)), rb.Bulkhead(1), rb.Breaker()
+            ),
             "queue": rb.Policy(at_once(), rb.Bulkhead(1, queue=1), rb.Breaker()),
             "rate": rb.Policy(at_once(), rb.RateLimit(1, per=3600, max_wait=3600), rb.Bulkhead(1)),
-            "before": rb.Policy(at_once(rules={401: rb.Rule(attempts=2, before=self._wait)}), rb.Bulkhead(1)),
+            "before": rb.Policy(
+                at_once(rules={401: rb.Rule(attempts=2, before=self._wait)}), rb.Bulkhead(1)
+            ),
             "fallback": rb.Policy(rb.Fallback(self._rung), at_once(attempts=1), rb.Bulkhead(1)),
             "acknowledge": rb.Policy(
-                rb.Fallback(Server().get, acknowledge=self._rung), at_once(attempts=1), rb.Bulkhead(1)
+                rb.Fallback(Server().get, acknowledge=self._rung),
+                at_once(attempts=1),
+                rb.Bulkhead(1),
             ),
         }[where]
         self.get = self.policy(self._get, idempotent=True)

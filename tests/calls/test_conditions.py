@@ -51,7 +51,10 @@ async def test_a07_conditions_of_a_retry_are_awaited(says):
     """In `on=`, as the key of a rule, and about results."""
     refuses, allows = says
     for condition, calls in ((refuses, 1), (allows, 3)):
-        for where in ({"on": condition}, {"on": "CONN_REFUSED", "rules": {condition: rb.Rule(attempts=3)}}):
+        for where in (
+            {"on": condition},
+            {"on": "CONN_REFUSED", "rules": {condition: rb.Rule(attempts=3)}},
+        ):
             server = Server(always=OwnError)
 
             async def ask(server=server):
@@ -79,7 +82,9 @@ async def test_a07_conditions_of_a_breaker_and_a_fallback_are_awaited(says):
             await protected()
         assert rb.calls.circuit(protected).state == state
     for condition, works in ((refuses, False), (allows, True)):
-        protected = rb.Policy(rb.Fallback(lambda: "instead", on=condition, may_have_run=True))(_reset)
+        protected = rb.Policy(rb.Fallback(lambda: "instead", on=condition, may_have_run=True))(
+            _reset
+        )
         outcome = await rb.capture(protected)
         assert outcome.ok is works
 
@@ -100,20 +105,29 @@ async def test_a07_tenacitys_own_async_conditions_are_awaited():
             return server.get()
 
         with pytest.raises(OwnError):
-            await rb.Policy(at_once(attempts=3, on=retry_if_exception(condition)))(ask, idempotent=True)()
+            await rb.Policy(at_once(attempts=3, on=retry_if_exception(condition)))(
+                ask, idempotent=True
+            )()
         assert server.calls == calls
         server = Server()
 
         async def answer(server=server):
             return server.get()
 
-        await rb.Policy(at_once(attempts=3, on=retry_if_result(condition)))(answer, idempotent=True)()
+        await rb.Policy(at_once(attempts=3, on=retry_if_result(condition)))(
+            answer, idempotent=True
+        )()
         assert server.calls == calls
 
 
 @pytest.mark.parametrize(
     "layer",
-    [rb.Retry(on=no), rb.Retry(on_result=no), rb.Retry(rules={no: rb.Rule()}), rb.Breaker(ignore=no)],
+    [
+        rb.Retry(on=no),
+        rb.Retry(on_result=no),
+        rb.Retry(rules={no: rb.Rule()}),
+        rb.Breaker(ignore=no),
+    ],
     ids=["on", "on_result", "rules", "ignore"],
 )
 def test_a07_an_async_condition_is_refused_on_a_sync_function(layer):

@@ -98,7 +98,9 @@ def garbage_of(act):
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-    return {name: kind for name, kind in modules.items() if name in ("resilient_bridge", "tenacity")}
+    return {
+        name: kind for name, kind in modules.items() if name in ("resilient_bridge", "tenacity")
+    }
 
 
 @pytest.mark.parametrize("kind", SYNC)
@@ -215,7 +217,9 @@ def test_c08_one_policy_calls_functions_of_every_kind_and_name(form):
         assert policy(idempotent=True).call(works, value=7) == 7
         assert policy(idempotent=True).call(wrapped, 3, 9) == 9
         assert list(policy(idempotent=True).call(lambda: (n for n in (1, 2)))) == [1, 2]
-    names = {event.name.rpartition(".")[2] for event in reported if isinstance(event, rb.events.GaveUp)}
+    names = {
+        event.name.rpartition(".")[2] for event in reported if isinstance(event, rb.events.GaveUp)
+    }
     assert names == ({"fails", "fails_async"} if form.is_async else {"fails"})
 
 
@@ -247,7 +251,9 @@ def test_c08_a_script_is_injected_into_calls_that_were_compiled_before():
 
 def test_c08_a_fallback_gets_the_arguments_of_the_call():
     """Not those of what was compiled."""
-    policy = rb.Policy(rb.Fallback(lambda *args, **kwargs: (args, kwargs)), at_once(attempts=1, on=Lost))
+    policy = rb.Policy(
+        rb.Fallback(lambda *args, **kwargs: (args, kwargs)), at_once(attempts=1, on=Lost)
+    )
 
     def ask(*args, **kwargs):
         raise Lost

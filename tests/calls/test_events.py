@@ -26,7 +26,12 @@ def test_what_simply_works_is_not_reported(form):
     """Nothing, through all layers."""
     with form.world(), rb.testing.record() as reported:
         policy = rb.Policy(
-            rb.Deadline(60), rb.Fallback(print), at_once(), rb.Bulkhead(5), rb.RateLimit(5), rb.Breaker()
+            rb.Deadline(60),
+            rb.Fallback(print),
+            at_once(),
+            rb.Bulkhead(5),
+            rb.RateLimit(5),
+            rb.Breaker(),
         )
         form.run(policy(form.of(Server().get), idempotent=True))
     assert reported == []
@@ -40,7 +45,9 @@ def test_a_repeat_names_the_call_that_comes_and_its_wait(form):
         form.run(policy(form.of(Server(REFUSED, ConnectionResetError).get), idempotent=True))
     first, second, recovered = reported
     assert kinds(reported) == ["RetryScheduled", "RetryScheduled", "RetryRecovered"]
-    assert [(event.name, event.attempt, event.wait, event.failure.code) for event in (first, second)] == [
+    assert [
+        (event.name, event.attempt, event.wait, event.failure.code) for event in (first, second)
+    ] == [
         ("get", 2, 1, "CONN_REFUSED"),
         ("get", 3, 2, "CONN_RESET"),
     ]
@@ -52,7 +59,9 @@ def test_a_repeat_names_the_call_that_comes_and_its_wait(form):
 def test_a_giving_up_says_why(form):
     """The last failure, with the history and the reason."""
     with form.world(), rb.testing.record() as reported:
-        get = rb.Policy(at_once(attempts=3), name="get")(form.of(Server(always=REFUSED).get), idempotent=True)
+        get = rb.Policy(at_once(attempts=3), name="get")(
+            form.of(Server(always=REFUSED).get), idempotent=True
+        )
         with pytest.raises(REFUSED):
             form.run(get)
     (gave_up,) = [event for event in reported if isinstance(event, rb.events.GaveUp)]
@@ -113,7 +122,9 @@ SECRET = "s3cr3t-canary"
 def test_no_argument_is_ever_reported(form, caplog):
     """Neither to a listener nor to the log, in none of the events of a call with a secret for an argument."""
     with form.world(), caplog.at_level(logging.DEBUG, "resilient_bridge"):
-        policy = rb.Policy(rb.Fallback(lambda *_, **__: "other"), at_once(), rb.Breaker.consecutive(2))
+        policy = rb.Policy(
+            rb.Fallback(lambda *_, **__: "other"), at_once(), rb.Breaker.consecutive(2)
+        )
         get = policy(form.of(lambda *_, **__: server.get()), idempotent=True)
         server = Server(always=REFUSED)
         with rb.testing.record() as reported:
@@ -146,13 +157,16 @@ class Busy(Exception):  # noqa: N818 -- as a user would call it
 def test_c06_the_log_tells_the_decision_and_not_what_the_error_is_without_the_policy(form, caplog):
     """A failure that `on=` names is repeated: no line and no text of the error calls it permanent or not retryable."""
     with form.world(), caplog.at_level(logging.DEBUG, "resilient_bridge"):
-        policy = rb.Policy(rb.Retry(attempts=3, on=Busy, backoff=rb.Backoff.constant(0.1)), name="f")
+        policy = rb.Policy(
+            rb.Retry(attempts=3, on=Busy, backoff=rb.Backoff.constant(0.1)), name="f"
+        )
         f = policy(form.of(Server(always=Busy("busy")).get), idempotent=True)
         with pytest.raises(Busy) as caught:
             form.run(f)
     failure = rb.classify(caught.value)
     assert [
-        re.sub(r"after 3 attempts in 0\.\d s", "after 3 attempts in T s", line) for line in caplog.messages
+        re.sub(r"after 3 attempts in 0\.\d s", "after 3 attempts in T s", line)
+        for line in caplog.messages
     ] == [
         "retrying f in 0.1 s (attempt 2 of 3): Busy: busy",
         "retrying f in 0.1 s (attempt 3 of 3): Busy: busy",

@@ -22,7 +22,9 @@ SECOND_STEPS = {
     "name not resolved": lambda: OSError(-2, "Name or service not known"),
     "connect timeout": lambda: httpx.ConnectTimeout("no connection"),
     "pool timeout": lambda: httpx.PoolTimeout("no connection"),
-    "local protocol": lambda: httpx.LocalProtocolError("Too little data for declared Content-Length"),
+    "local protocol": lambda: httpx.LocalProtocolError(
+        "Too little data for declared Content-Length"
+    ),
     "another circuit": lambda: rb.CircuitOpenError(rb.Failure.of("SYS_CIRCUIT_OPEN")),
     "not connected": lambda: rb.errors.NotConnectedError(rb.Failure.of("CONN_NOT_CONNECTED")),
     "a proof of a step": lambda: httpx.ConnectError("all connection attempts failed"),
@@ -59,7 +61,10 @@ def test_a01_what_is_captured_says_maybe(form, layers):
 
     function = form.of(order)
     outcome = form.run(partial(rb.capture, rb.Policy(*layers)(function) if layers else function))
-    assert (outcome.failure.code, outcome.failure.executed) == ("CONN_REFUSED", rb.errors.Executed.MAYBE)
+    assert (outcome.failure.code, outcome.failure.executed) == (
+        "CONN_REFUSED",
+        rb.errors.Executed.MAYBE,
+    )
     assert '"executed": "maybe"' in outcome.to_llm()
 
 
@@ -71,7 +76,10 @@ def test_what_our_own_layer_refused_did_not_run(form):
     with pytest.raises(ConnectionResetError):
         form.run(protected)
     outcome = form.run(partial(rb.capture, protected))
-    assert (outcome.failure.code, outcome.failure.executed) == ("SYS_CIRCUIT_OPEN", rb.errors.Executed.NO)
+    assert (outcome.failure.code, outcome.failure.executed) == (
+        "SYS_CIRCUIT_OPEN",
+        rb.errors.Executed.NO,
+    )
 
 
 # ---- NotExecutedError -----------------------------------------------------------------------------------------------
@@ -105,7 +113,11 @@ def test_a_repeat_that_cannot_help_is_not_made_though_it_would_be_safe(form):
     with pytest.raises(rb.NotExecutedError) as caught:
         form.run(rb.Policy(at_once())(form.of(order), idempotent=False))
     failure = rb.classify(caught.value)
-    assert (calls, failure.executed, failure.details["http_status"]) == ([1], rb.errors.Executed.NO, 404)
+    assert (calls, failure.executed, failure.details["http_status"]) == (
+        [1],
+        rb.errors.Executed.NO,
+        404,
+    )
 
 
 @everywhere
@@ -157,7 +169,11 @@ def test_a_registration_is_the_same_word():
         inner = rb.Policy(at_once())(server.get, idempotent=False)
         assert inner() == "ok"
         server = Server(always=BusyError)
-        outer = rb.Policy(at_once())(lambda: rb.Policy(rb.Breaker())(server.get)(), idempotent=False)  # noqa: PLW0108
+
+        def get():
+            return rb.Policy(rb.Breaker())(server.get)()
+
+        outer = rb.Policy(at_once())(get, idempotent=False)
         with pytest.raises(BusyError):
             outer()
     assert server.calls == 1
@@ -267,7 +283,9 @@ def test_a06_a08_what_is_worth_repeating_is_not_allowed_by_that(form, worth):
     for idempotent, calls in ((False, 1), (True, 3)):
         server = Server(always=OwnError)
         with pytest.raises(OwnError):
-            form.run(rb.Policy(at_once(attempts=3, **worth))(form.of(server.get), idempotent=idempotent))
+            form.run(
+                rb.Policy(at_once(attempts=3, **worth))(form.of(server.get), idempotent=idempotent)
+            )
         assert server.calls == calls
 
 

@@ -35,7 +35,14 @@ EXACT = rb.Backoff.steps(1, 2, 5)
         ([rb.Breaker()], 1, math.inf),
         ([rb.Timeout(10)], 1, 10),
         ([rb.Retry(attempts=3, backoff=EXACT, max_retry_after=0), rb.Timeout(10)], 3, 33),
-        ([rb.Retry(attempts=3, backoff=EXACT, max_retry_after=0), rb.Timeout.escalating(2, 5, 30)], 3, 40),
+        (
+            [
+                rb.Retry(attempts=3, backoff=EXACT, max_retry_after=0),
+                rb.Timeout.escalating(2, 5, 30),
+            ],
+            3,
+            40,
+        ),
         ([rb.Retry(attempts=3, max_retry_after=100), rb.Timeout(10)], 3, 30 + 2 * 100),
         ([rb.Deadline(60), rb.Retry(attempts=3, max_retry_after=100), rb.Timeout(10)], 3, 60),
         ([rb.Retry(attempts=2, rules={429: rb.Rule(attempts=6)})], 6, math.inf),

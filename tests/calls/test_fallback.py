@@ -33,7 +33,9 @@ def test_the_rungs_are_tried_in_order_with_the_arguments_of_the_call(form):
     server, calls = Server(always=REFUSED), []
     with form.world(), rb.testing.record() as recorded:
         policy = rb.Policy(
-            rb.Fallback(rung(LookupError("empty"), calls), rung("second", calls), rung("third", calls)),
+            rb.Fallback(
+                rung(LookupError("empty"), calls), rung("second", calls), rung("third", calls)
+            ),
             at_once(attempts=3),
             name="models",
         )
@@ -111,7 +113,8 @@ def test_the_switch_is_asked_for(form, yes):
     error = REFUSED("mine")
     with form.world():
         policy = rb.Policy(
-            rb.Fallback(rung(KeyError()), rung("other"), acknowledge=acknowledge), at_once(attempts=2)
+            rb.Fallback(rung(KeyError()), rung("other"), acknowledge=acknowledge),
+            at_once(attempts=2),
         )
         get = policy(form.of(Server(always=error).get), idempotent=True)
         if yes:
@@ -150,7 +153,9 @@ async def later(*_):
 @pytest.mark.parametrize("virtual", [False, True])
 def test_a_sync_function_cannot_wait_for_async_ones(what, virtual):
     """An async rung or an async `acknowledge` on a sync function is refused, and not taken as true."""
-    fallback = rb.Fallback(later) if what == "rung" else rb.Fallback(rung("other"), acknowledge=later)
+    fallback = (
+        rb.Fallback(later) if what == "rung" else rb.Fallback(rung("other"), acknowledge=later)
+    )
     with rb.testing.virtual_time() if virtual else rb.testing.record():
         get = rb.Policy(fallback, at_once())(Server(always=REFUSED).get, idempotent=True)
         with pytest.raises(rb.ConfigError, match="async"):
@@ -174,7 +179,9 @@ def test_what_is_no_failure_does_not_fall_back(form):
 @both
 def test_rejections_fall_back(form):
     """An open circuit, a full bulkhead and a used-up rate limit fall back."""
-    policy = rb.Policy(rb.Fallback(rung("cached")), at_once(on=()), rb.RateLimit(1, per=3600), rb.Breaker())
+    policy = rb.Policy(
+        rb.Fallback(rung("cached")), at_once(on=()), rb.RateLimit(1, per=3600), rb.Breaker()
+    )
     get = policy(form.of(Server().get), idempotent=True)
     assert [form.run(get) for _ in range(2)] == ["ok", "cached"]
     rb.calls.circuit(get).isolate()
@@ -199,7 +206,9 @@ async def test_a_deadline_around_bounds_the_rungs_too():
 
     with rb.testing.virtual_time() as clock:
         around = asyncio.create_task(
-            rb.Policy(rb.Deadline(10), rb.Fallback(hang, may_have_run=True), rb.Breaker()).call(hang)
+            rb.Policy(rb.Deadline(10), rb.Fallback(hang, may_have_run=True), rb.Breaker()).call(
+                hang
+            )
         )
         failing = asyncio.create_task(
             rb.Policy(rb.Deadline(10), rb.Fallback(hang, may_have_run=True)).call(later_refused)

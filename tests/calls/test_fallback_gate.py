@@ -65,7 +65,9 @@ def test_e06_a_returned_failure_is_replaced_like_a_raised_one(form):
     down, up = httpx.Response(503), httpx.Response(200)
     policy = rb.Policy(rb.Fallback(lambda: up), at_once(attempts=2), rb.Breaker.consecutive(9))
     assert form.run(policy(form.of(lambda: down), idempotent=True)) is up
-    poll = rb.Policy(rb.Fallback(lambda: "old"), at_once(attempts=2, on_result=lambda value: value is None))
+    poll = rb.Policy(
+        rb.Fallback(lambda: "old"), at_once(attempts=2, on_result=lambda value: value is None)
+    )
     assert form.run(poll(form.of(lambda: None), idempotent=True)) == "old"
 
 

@@ -34,14 +34,19 @@ def test_j01_each_call_tells_how_it_ended(form):
     seen: list[rb.events.Event] = []
     server = Server(*[None] * 10, REFUSED, None, *[REFUSED] * 3)
     with form.world() as clock, rb.listen(seen.append):
-        policy = rb.Policy(rb.Retry(attempts=3, backoff=rb.Backoff.constant(1 if form.is_virtual else 0)))
+        policy = rb.Policy(
+            rb.Retry(attempts=3, backoff=rb.Backoff.constant(1 if form.is_virtual else 0))
+        )
         get = policy(form.of(server.get), idempotent=True, name="shop")
         for _ in range(11):
             form.run(get)
         with pytest.raises(REFUSED):
             form.run(get)
     found = ends(seen)
-    assert [(end.outcome, end.attempts) for end in found] == [("ok", 1)] * 10 + [("ok", 2), ("failed", 3)]
+    assert [(end.outcome, end.attempts) for end in found] == [("ok", 1)] * 10 + [
+        ("ok", 2),
+        ("failed", 3),
+    ]
     assert {end.name for end in found} == {"shop"}
     assert [end.failure and end.failure.code for end in found][-2:] == [None, "CONN_REFUSED"]
     if form.is_virtual:
@@ -59,7 +64,9 @@ def test_j01_the_event_of_a_rejected_call_names_what_rejected_it(form):
     """With an open circuit nothing was called, in no time, and one event names the circuit."""
     seen: list[rb.events.Event] = []
     with form.world(), rb.listen(seen.append):
-        get = rb.Policy(rb.Breaker.consecutive(1, key=f"github {form}"))(form.of(Server(always=REFUSED).get))
+        get = rb.Policy(rb.Breaker.consecutive(1, key=f"github {form}"))(
+            form.of(Server(always=REFUSED).get)
+        )
         for _ in range(2):
             with pytest.raises((REFUSED, rb.CircuitOpenError)):
                 form.run(get)
@@ -81,7 +88,10 @@ def test_j01_a_limit_and_a_budget_reject_too():
         poor = rb.Retry(attempts=2, budget=rb.RetryBudget(ratio=0.01, floor=0, key="poor"))
         with pytest.raises(REFUSED):
             rb.Policy(poor)(Server(always=REFUSED).get, idempotent=True)()
-    assert rejections(seen) == [("rate_limit", "slow", "SYS_THROTTLED"), ("budget", "poor", "CONN_REFUSED")]
+    assert rejections(seen) == [
+        ("rate_limit", "slow", "SYS_THROTTLED"),
+        ("budget", "poor", "CONN_REFUSED"),
+    ]
     assert [end.outcome for end in ends(seen)] == ["ok", "rejected", "failed"]
 
 
@@ -101,7 +111,10 @@ async def test_j01_a_full_bulkhead_and_a_cancelled_call():
         hanging.cancel()
         await asyncio.wait([hanging])
     assert rejections(seen) == [("bulkhead", "one", "SYS_BULKHEAD_FULL")]
-    assert [(end.outcome, end.attempts) for end in ends(seen)] == [("rejected", 0), ("cancelled", 1)]
+    assert [(end.outcome, end.attempts) for end in ends(seen)] == [
+        ("rejected", 0),
+        ("cancelled", 1),
+    ]
 
 
 def test_j01_every_door_is_heard():
@@ -127,7 +140,9 @@ def test_j01_every_door_is_heard():
 
         assert list(items()) == [1, 2]
         assert (
-            rb.Policy(rb.Fallback(lambda: 5, may_have_run=True), name="other")(Server(always=REFUSED).get)()
+            rb.Policy(rb.Fallback(lambda: 5, may_have_run=True), name="other")(
+                Server(always=REFUSED).get
+            )()
             == 5
         )
         asyncio.run(tools.call("search", {}))
@@ -145,7 +160,8 @@ def test_j01_http_requests_go_by_the_name_of_their_policy(name):
     """Events have `name=`, or else the origin; the key is the origin's in both cases."""
     seen: list[rb.events.Event] = []
     transport = rb.HTTPTransport(
-        rb.Policy(rb.Retry(), rb.Breaker(), name=name), httpx.MockTransport(lambda _: httpx.Response(200))
+        rb.Policy(rb.Retry(), rb.Breaker(), name=name),
+        httpx.MockTransport(lambda _: httpx.Response(200)),
     )
     with rb.listen(seen.append), httpx.Client(transport=transport) as client:
         client.get("https://shop.example/a")

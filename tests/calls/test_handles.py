@@ -31,7 +31,9 @@ def clock(monkeypatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def _fail(handle: Circuit, times: int = 1, error: type[BaseException] = ConnectionResetError) -> None:
+def _fail(
+    handle: Circuit, times: int = 1, error: type[BaseException] = ConnectionResetError
+) -> None:
     for _ in range(times):
         with suppress(error), handle:
             raise error
@@ -130,7 +132,8 @@ def test_a_protected_function_has_a_handle():
 def test_what_has_no_circuit_is_refused(of):
     """A ConfigError says what was wanted."""
     with pytest.raises(
-        ConfigError, match=r"circuit\.of: wanted a key, or what is protected by a policy with a Breaker"
+        ConfigError,
+        match=r"circuit\.of: wanted a key, or what is protected by a policy with a Breaker",
     ):
         circuit(of)
 
@@ -155,7 +158,9 @@ def test_a_block_counts_as_a_call():
     assert caught.value.failure.details["because"].startswith("connection reset")
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, SystemExit])
+@pytest.mark.parametrize(
+    "error", [asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, SystemExit]
+)
 def test_an_interrupted_block_counts_neither_way(error):
     """Also as a probe: the permit is free again, and the circuit is neither opened nor closed."""
     github = _github(Breaker.consecutive(1, open_for=0))

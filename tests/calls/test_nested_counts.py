@@ -16,7 +16,9 @@ class OwnError(Exception):
 
 
 @everywhere
-@each_row(("inner", "outer", "calls"), [(3, 4, 4), (4, 3, 4), (6, 2, 6), (2, 6, 6), (3, 3, 3), (1, 4, 4)])
+@each_row(
+    ("inner", "outer", "calls"), [(3, 4, 4), (4, 3, 4), (6, 2, 6), (2, 6, 6), (3, 3, 3), (1, 4, 4)]
+)
 def test_e01_nested_retries_neither_multiply_nor_vanish(form, inner, outer, calls):
     """The number of calls is the largest number of attempts in the chain."""
     server = Server(always=ConnectionResetError)

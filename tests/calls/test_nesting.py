@@ -59,7 +59,8 @@ async def test_tasks_inside_of_a_call_are_inside():
     @policy(idempotent=True)
     async def outer():
         await asyncio.gather(
-            *(policy(settled(server), idempotent=True)() for server in servers), return_exceptions=False
+            *(policy(settled(server), idempotent=True)() for server in servers),
+            return_exceptions=False,
         )
 
     with pytest.raises(REFUSED):

@@ -37,7 +37,9 @@ def test_attempts_used_up(form):
 def test_the_call_may_have_run(form):
     """The note says that one call was made, and which option allows another."""
     with form.world():
-        notes, failure = noted(form, rb.Policy(at_once()), always=ConnectionResetError, idempotent=False)
+        notes, failure = noted(
+            form, rb.Policy(at_once()), always=ConnectionResetError, idempotent=False
+        )
     assert notes == [
         "not repeated: it may have run; find out before you call it again. If twice does no harm: @policy(idempotent=True)"
     ]
@@ -49,7 +51,9 @@ def test_an_ordinary_error_says_that_it_is_not_known(form):
     """An error that is not retried says so in its note, and its failure why it stopped."""
     with form.world():
         notes, failure = noted(form, rb.Policy(at_once()), always=ValueError)
-    assert notes == ["not repeated: ValueError is not known to be transient; name it in Retry(on=…)"]
+    assert notes == [
+        "not repeated: ValueError is not known to be transient; name it in Retry(on=…)"
+    ]
     assert failure.stopped == "not_retryable"
 
 
@@ -76,7 +80,9 @@ def test_no_time_remains(form):
 def test_the_budget_is_used_up(form):
     """Other calls have used up the retries."""
     with form.world():
-        policy = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), budget=rb.RetryBudget(ratio=0, floor=1)))
+        policy = rb.Policy(
+            rb.Retry(backoff=rb.Backoff.constant(0), budget=rb.RetryBudget(ratio=0, floor=1))
+        )
         notes, failure = noted(form, policy, always=REFUSED)
     assert notes == ["gave up after 2 calls in 0.0 s: retry budget used up"]
     assert failure.stopped == "budget"
@@ -86,7 +92,9 @@ def test_the_budget_is_used_up(form):
 def test_the_server_wants_more_patience(form):
     """The note has the server's wait and our limit."""
     with form.world():
-        notes, failure = noted(form, rb.Policy(at_once()), always=http_error(429, retry_after="600"))
+        notes, failure = noted(
+            form, rb.Policy(at_once()), always=http_error(429, retry_after="600")
+        )
     assert notes == [
         "gave up after 1 call in 0.0 s: the server asks for 600 s, more than max_retry_after=120"
     ]
@@ -97,7 +105,9 @@ def test_the_server_wants_more_patience(form):
 def test_the_next_one_was_not_admitted(form):
     """The circuit opened in between: two calls were made, and the caller gets the last one's error, not the rejection."""
     with form.world():
-        notes, failure = noted(form, rb.Policy(at_once(), rb.Breaker.consecutive(2)), always=REFUSED)
+        notes, failure = noted(
+            form, rb.Policy(at_once(), rb.Breaker.consecutive(2)), always=REFUSED
+        )
     assert notes == ["gave up after 2 calls in 0.0 s: the next one was not admitted"]
     assert (failure.code, failure.stopped) == ("CONN_REFUSED", "rejected")
     assert len(failure.history) == 1
@@ -123,8 +133,15 @@ def test_the_callers_own_notes_stay(form):
     with form.world():
         for _ in range(3):
             with pytest.raises(REFUSED):
-                form.run(rb.Policy(at_once(attempts=2))(form.of(Server(always=error).get), idempotent=True))
-    assert steady(error.__notes__) == ["from the caller", "gave up after 2 calls in 0.0 s: attempts used up"]
+                form.run(
+                    rb.Policy(at_once(attempts=2))(
+                        form.of(Server(always=error).get), idempotent=True
+                    )
+                )
+    assert steady(error.__notes__) == [
+        "from the caller",
+        "gave up after 2 calls in 0.0 s: attempts used up",
+    ]
 
 
 @attrs.frozen

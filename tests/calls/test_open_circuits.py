@@ -44,7 +44,9 @@ def test_e17_who_names_the_circuit_sits_it_out(form):
     )
     with rb.testing.virtual_time() as clock:
         server = Server(REFUSED, REFUSED)
-        call = rb.Policy(retry, rb.Breaker.consecutive(2, open_for=6))(form.of(server.get), idempotent=True)
+        call = rb.Policy(retry, rb.Breaker.consecutive(2, open_for=6))(
+            form.of(server.get), idempotent=True
+        )
         assert form.run(call) == "ok"
     assert (server.calls, clock.slept) == (3, [4, 4, 4])
 
@@ -55,7 +57,9 @@ def test_e17_a_repeat_that_comes_when_the_circuit_may_be_probed_is_made(form):
     retry = rb.Retry(attempts=3, backoff=rb.Backoff.constant(6, jitter="none"), budget=None)
     with rb.testing.virtual_time() as clock:
         server = Server(REFUSED)
-        call = rb.Policy(retry, rb.Breaker.consecutive(1, open_for=6))(form.of(server.get), idempotent=True)
+        call = rb.Policy(retry, rb.Breaker.consecutive(1, open_for=6))(
+            form.of(server.get), idempotent=True
+        )
         assert form.run(call) == "ok"
     assert (server.calls, clock.slept) == (2, [6])
 
@@ -156,9 +160,9 @@ def test_e19_a_call_that_was_counted_while_it_was_under_way_counts_once():
 def test_e19_a_block_that_is_overdue_counts():
     """A block `with rb.calls.circuit(…):` counts in the same way."""
     handle = rb.calls.circuit("a block that is overdue")
-    call = rb.Policy(rb.Breaker.consecutive(1, slow_after=5, open_for=60, key="a block that is overdue"))(
-        print
-    )
+    call = rb.Policy(
+        rb.Breaker.consecutive(1, slow_after=5, open_for=60, key="a block that is overdue")
+    )(print)
     with rb.testing.virtual_time() as clock:
         with handle:
             clock.advance(6)

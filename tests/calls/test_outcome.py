@@ -96,11 +96,15 @@ def test_seconds_are_those_of_the_policies(form):
 
 
 @both
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(2), asyncio.CancelledError()], ids=repr)
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(2), asyncio.CancelledError()], ids=repr
+)
 def test_what_is_no_failure_passes_through(form, error):
     """SystemExit, KeyboardInterrupt and cancellation are raised."""
     with pytest.raises(type(error)):
-        form.run(rb.capture, rb.Policy(at_once())(form.of(Server(always=error).get), idempotent=True))
+        form.run(
+            rb.capture, rb.Policy(at_once())(form.of(Server(always=error).get), idempotent=True)
+        )
 
 
 async def test_cancellation_passes_through():
@@ -130,7 +134,9 @@ def test_capture_is_invisible_to_what_it_calls(form):
             return outcome.value
 
         with pytest.raises(REFUSED):
-            form.run(rb.Policy(rb.Deadline(60), at_once(attempts=2))(form.of(body), idempotent=True))
+            form.run(
+                rb.Policy(rb.Deadline(60), at_once(attempts=2))(form.of(body), idempotent=True)
+            )
     assert seen == [(3, True)]
     assert server.calls == 3
 
@@ -169,7 +175,12 @@ def test_the_parts_of_a_success():
         "",
         "",
     )
-    assert (outcome.recoverable, outcome.exit_code, outcome.stdout, outcome.stderr) == (False, None, "", "")
+    assert (outcome.recoverable, outcome.exit_code, outcome.stdout, outcome.stderr) == (
+        False,
+        None,
+        "",
+        "",
+    )
     assert (outcome.tool, outcome.required, outcome.is_skipped) == ("", True, False)
     with pytest.raises(rb.ConfigError, match="to_tool_error"):
         outcome.to_tool_error("t")
@@ -191,10 +202,20 @@ def test_the_parts_of_a_failure():
 @pytest.mark.requirement("R11")
 def test_a_failed_command():
     """It has exit code and output, with line breaks and masked secrets, in the form of R11; outside a toolbox without a tool."""
-    outcome = failing(subprocess.CalledProcessError(3, ["x"], "one\ntoken=abcdef123\n", b"\xffoops\n"))
-    assert (outcome.exit_code, outcome.stdout, outcome.stderr) == (3, "one\ntoken=[redacted]", "\ufffdoops")
+    outcome = failing(
+        subprocess.CalledProcessError(3, ["x"], "one\ntoken=abcdef123\n", b"\xffoops\n")
+    )
+    assert (outcome.exit_code, outcome.stdout, outcome.stderr) == (
+        3,
+        "one\ntoken=[redacted]",
+        "\ufffdoops",
+    )
     payload = outcome.to_tool_error("t1")["payload"]
-    assert (payload["tool_call_id"], payload["tool"], payload["code"]) == ("t1", "", "TOOL_EXECUTION_FAILED")
+    assert (payload["tool_call_id"], payload["tool"], payload["code"]) == (
+        "t1",
+        "",
+        "TOOL_EXECUTION_FAILED",
+    )
     assert {name: payload["details"][name] for name in ("exit_code", "stdout")} == {
         "exit_code": 3,
         "stdout": outcome.stdout,
@@ -206,7 +227,9 @@ def test_a_failed_command():
 
 def test_the_output_of_a_failed_command_is_bounded():
     """Of 50 MB the end is kept, because the reason is there."""
-    outcome = failing(subprocess.CalledProcessError(1, ["x"], "a word\n" * 7_000_000 + "the end", None))
+    outcome = failing(
+        subprocess.CalledProcessError(1, ["x"], "a word\n" * 7_000_000 + "the end", None)
+    )
     assert outcome.stdout.endswith("the end")
     assert len(outcome.stdout) <= LIMIT
     assert len(outcome.to_llm()) < 2 * LIMIT

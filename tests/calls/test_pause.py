@@ -69,7 +69,11 @@ def test_e04_a_storm_is_one_pause(policy):
         with rb.listen(seen.append):
             async with httpx.AsyncClient(transport=transport) as client:
                 statuses = await work(client, 200, 20)
-        return statuses, asked, [event for event in seen if name_in_words(event) == "circuit opened"]
+        return (
+            statuses,
+            asked,
+            [event for event in seen if name_in_words(event) == "circuit opened"],
+        )
 
     statuses, asked, opened = rb.testing.simulate(main, seed=1)
     assert (statuses, opened) == ([200] * 200, [])
@@ -174,7 +178,9 @@ def test_c01_a_429_of_one_host_does_not_stop_the_calls_to_another(policy):
     def answer(request):
         hosts.append(request.url.host)
         is_busy = request.url.host == "a.test"
-        return httpx.Response(429 if is_busy else 200, headers={"Retry-After": "30"} if is_busy else {})
+        return httpx.Response(
+            429 if is_busy else 200, headers={"Retry-After": "30"} if is_busy else {}
+        )
 
     async def main(_):
         clock = asyncio.get_running_loop().time
@@ -234,7 +240,9 @@ async def test_e04_a_storm_on_a_real_socket(door):
 
     async def handle(request):
         response = answer(request)
-        return web.Response(status=response.status_code, headers={**response.headers, "Content-Length": "0"})
+        return web.Response(
+            status=response.status_code, headers={**response.headers, "Content-Length": "0"}
+        )
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handle)

@@ -232,7 +232,9 @@ async def test_it_is_inside_of_the_deadline():
         await asyncio.get_running_loop().create_future()
 
     with rb.testing.virtual_time() as clock:
-        task = asyncio.create_task(rb.Policy(rb.Deadline(5), on_401(log_in))(idempotent=True).call(refused))
+        task = asyncio.create_task(
+            rb.Policy(rb.Deadline(5), on_401(log_in))(idempotent=True).call(refused)
+        )
         await settle()
         clock.advance(5)
         with pytest.raises(rb.DeadlineExceededError):

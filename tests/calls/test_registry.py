@@ -177,7 +177,9 @@ def test_an_open_circuit_is_never_forgotten_silently(three):
     """If all are open, the least recently used one is evicted, with a warning."""
     for key in "abc":
         _open(key)
-    with pytest.warns(UserWarning, match="circuit 'a' is forgotten while in force: so are 3 others"):
+    with pytest.warns(
+        UserWarning, match="circuit 'a' is forgotten while in force: so are 3 others"
+    ):
         circuit_state("d", Breaker())
     assert _stored() == {"b", "c", "d"}
     with warnings.catch_warnings():
@@ -249,7 +251,9 @@ def test_transitions_are_events():
             retry_after=2.0,
             failure=failure,
         ),
-        events.CircuitChanged(at=at, key="github", state="half_open", reason="reset_timeout_elapsed"),
+        events.CircuitChanged(
+            at=at, key="github", state="half_open", reason="reset_timeout_elapsed"
+        ),
         events.CircuitChanged(at=at, key="github", state="closed", reason="request_success"),
         events.CircuitChanged(at=at, key="github", state="isolated", reason="isolated"),
         events.CircuitChanged(at=at, key="github", state="closed", reason="manual_reset"),

@@ -17,9 +17,13 @@ REFUSED = ConnectionRefusedError
 
 def test_replace_replaces_the_layer_of_the_same_class():
     """The order and the other layers stay; the original policy is unchanged."""
-    policy = rb.Policy(rb.Deadline(60), rb.Retry(attempts=4), rb.Breaker(), rb.Timeout(10), name="web")
+    policy = rb.Policy(
+        rb.Deadline(60), rb.Retry(attempts=4), rb.Breaker(), rb.Timeout(10), name="web"
+    )
     other = policy.replace(rb.Timeout(5), rb.Retry(attempts=2))
-    assert repr(other) == "Policy(Deadline(60), Retry(attempts=2), Breaker(), Timeout(5), name='web')"
+    assert (
+        repr(other) == "Policy(Deadline(60), Retry(attempts=2), Breaker(), Timeout(5), name='web')"
+    )
     assert policy.layers[1].attempts == 4
 
 
@@ -65,7 +69,10 @@ def test_equal_policies_share_nothing(form):
     with form.world():
         policy = rb.Policy(rb.Breaker.consecutive(1))
         bad = policy(form.of(Server(always=REFUSED).get))
-        others = [policy(form.of(Server().get)), rb.Policy(rb.Breaker.consecutive(1))(form.of(Server().get))]
+        others = [
+            policy(form.of(Server().get)),
+            rb.Policy(rb.Breaker.consecutive(1))(form.of(Server().get)),
+        ]
         with pytest.raises(REFUSED):
             form.run(bad)
         assert [form.run(other) for other in others] == ["ok", "ok"]
@@ -146,7 +153,9 @@ def test_a_policy_that_does_not_fit_is_refused():
 
 def test_a_policy_is_a_value():
     """It is hashable and picklable, and its repr evaluates to an equal policy; its state is not part of it."""
-    policy = rb.Policy(rb.Deadline(60), rb.Retry(attempts=4), rb.Breaker(), rb.Timeout(10), name="web")
+    policy = rb.Policy(
+        rb.Deadline(60), rb.Retry(attempts=4), rb.Breaker(), rb.Timeout(10), name="web"
+    )
     same = rb.Policy(*policy.layers, name="web")
     assert policy == same
     assert hash(policy) == hash(same)
@@ -161,7 +170,10 @@ def test_a_policy_is_a_value():
 
 def test_policies_within_policies_are_taken_apart():
     """A Policy among the layers is replaced by its layers."""
-    assert rb.Policy(rb.Deadline(60), rb.resilient).layers == (rb.Deadline(60), *rb.resilient.layers)
+    assert rb.Policy(rb.Deadline(60), rb.resilient).layers == (
+        rb.Deadline(60),
+        *rb.resilient.layers,
+    )
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,14 @@ ROWS = [
     {"type": "error", "payload": {"code": "SYS_RATE_LIMITED"}},
     {"error": {"code": "CONN_RESET", "message": "reset"}},
 ]
-SHAPES = [*ROWS, OrderedDict(ROWS[0]), ROWS, tuple(ROWS), "connection refused", SimpleNamespace(**ROWS[3])]
+SHAPES = [
+    *ROWS,
+    OrderedDict(ROWS[0]),
+    ROWS,
+    tuple(ROWS),
+    "connection refused",
+    SimpleNamespace(**ROWS[3]),
+]
 
 
 @attrs.frozen
@@ -69,7 +76,10 @@ def test_k01_what_a_function_returns_is_its_success(form, value):
 @each_row("value", [*SHAPES, Answer()], ids=lambda value: type(value).__name__)
 def test_k01_capture_says_that_it_worked(form, value):
     """Errors as data are errors: a dict that looks like one is a value, with and without a policy."""
-    plain, protected = form.of(lambda: value), rb.Policy(at_once())(form.of(lambda: value), idempotent=True)
+    plain, protected = (
+        form.of(lambda: value),
+        rb.Policy(at_once())(form.of(lambda: value), idempotent=True),
+    )
     for function in (plain, protected):
         outcome = form.run(rb.capture, function)
         assert (outcome.ok, outcome.value is value) == (True, True)
@@ -108,7 +118,9 @@ BY_TYPE = {
         content=[mcp_types.TextContent(type="text", text="connection refused")], is_error=True
     ),
     "fastmcp": made_by("fastmcp", "CallToolResult", is_error=True, content="connection refused"),
-    "fastmcp's server": made_by("fastmcp", "ToolResult", is_error=True, content="connection refused"),
+    "fastmcp's server": made_by(
+        "fastmcp", "ToolResult", is_error=True, content="connection refused"
+    ),
     "an Outcome": FAILED,
 }
 
@@ -153,7 +165,9 @@ class Event:
 
 
 @each_row(
-    "value", [1, "text", {"a": {"b": 1}}, [{"a": 1}], Event()], ids=["int", "str", "dict", "list", "object"]
+    "value",
+    [1, "text", {"a": {"b": 1}}, [{"a": 1}], Event()],
+    ids=["int", "str", "dict", "list", "object"],
 )
 def test_k01_a_success_costs_the_same_whatever_it_is(value):
     """Three calls of ours in two modules, as for an int."""
@@ -184,7 +198,9 @@ ANSWERED = [ROWS[1], ROWS[2], ROWS[3], ROWS[5], ROWS[7], {"success": False, "err
 @pytest.mark.parametrize("whose", ["the toolbox's", "the tool's"])
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 @pytest.mark.parametrize("by_name", [True, False], ids=["by name", "called"])
-async def test_k01_a_returned_failure_of_a_tool_is_repeated_and_counted(answer, whose, is_async, by_name):
+async def test_k01_a_returned_failure_of_a_tool_is_repeated_and_counted(
+    answer, whose, is_async, by_name
+):
     """Its policy repeats it, its circuit counts it, an event tells it, and the outcome has it."""
     policy = rb.Policy(at_once(attempts=3), rb.Breaker.consecutive(3))
     toolbox = Toolbox(policy if whose == "the toolbox's" else rb.Policy(at_once(attempts=1)))

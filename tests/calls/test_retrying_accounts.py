@@ -154,10 +154,14 @@ def test_a_circuit_that_is_named_is_sat_out(form):
     server = Server(REFUSED)
     retry = rb.Retry(on=(rb.Kind.TRANSIENT, rb.CircuitOpenError), backoff=rb.Backoff.constant(5))
     with rb.testing.virtual_time() as clock, rb.testing.record() as reported:
-        get = rb.Policy(retry, rb.Breaker.consecutive(1, open_for=8))(form.of(server.get), idempotent=True)
+        get = rb.Policy(retry, rb.Breaker.consecutive(1, open_for=8))(
+            form.of(server.get), idempotent=True
+        )
         assert form.run(get) == "ok"
     assert server.calls == 2
-    assert [event.failure.code for event in reported if isinstance(event, rb.events.RetryScheduled)] == [
+    assert [
+        event.failure.code for event in reported if isinstance(event, rb.events.RetryScheduled)
+    ] == [
         "CONN_REFUSED",
         "SYS_CIRCUIT_OPEN",
     ]
@@ -182,9 +186,13 @@ def test_what_is_handed_on_holds_the_error_while_it_is_of_use(form):
     saved, error = [], REFUSED("down")
     server = Server(error)
     with rb.testing.virtual_time():
-        assert form.run(rb.Policy(rb.Retry(backoff=schedule))(form.of(body), idempotent=True)) == "ok"
+        assert (
+            form.run(rb.Policy(rb.Retry(backoff=schedule))(form.of(body), idempotent=True)) == "ok"
+        )
     assert seen == [None, error, error]
-    assert [attempt.failure and (attempt.failure.code, attempt.failure.cause) for attempt in saved] == [
+    assert [
+        attempt.failure and (attempt.failure.code, attempt.failure.cause) for attempt in saved
+    ] == [
         None,
         ("CONN_REFUSED", None),
     ]
@@ -220,7 +228,9 @@ def test_a_call_whose_input_is_used_up_is_the_last(form, script, why, notes):
         return server.get()
 
     with form.world():
-        error, failure = ended(form, rb.Policy(at_once())(form.of(body), idempotent=script != [RESET]))
+        error, failure = ended(
+            form, rb.Policy(at_once())(form.of(body), idempotent=script != [RESET])
+        )
     assert server.calls == len(script)
     assert failure.stopped == why
     assert steady(getattr(error, "__notes__", [])) == notes

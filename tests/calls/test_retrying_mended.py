@@ -28,7 +28,9 @@ def test_rules_that_look_alike_count_for_themselves(form):
     rules = {ThrottledByAError: rb.Rule(attempts=2), LockedByBError: rb.Rule(attempts=2)}
     server = Server(ThrottledByAError, LockedByBError)
     with form.world():
-        assert form.run(rb.Policy(at_once(rules=rules))(form.of(server.get), idempotent=True)) == "ok"
+        assert (
+            form.run(rb.Policy(at_once(rules=rules))(form.of(server.get), idempotent=True)) == "ok"
+        )
 
 
 @both
@@ -50,7 +52,9 @@ async def test_a_refresh_that_the_deadline_ends_is_no_call():
 
     server = Server(always=http_error(401))
 
-    @rb.Policy(rb.Deadline(5), at_once(rules={401: rb.Rule(attempts=2, before=log_in)}))(idempotent=True)
+    @rb.Policy(rb.Deadline(5), at_once(rules={401: rb.Rule(attempts=2, before=log_in)}))(
+        idempotent=True
+    )
     async def get():
         return server.get()
 
@@ -95,7 +99,9 @@ async def test_a_wait_in_the_queue_that_the_deadline_ends_is_no_call():
 def test_giving_up_inside_is_reported_once(form):
     """A returned 503 on which the inner Retry gave up is not reported again by the outer one."""
     with form.world(), rb.testing.record() as recorded:
-        inner = rb.Policy(at_once(attempts=2), name="inner")(lambda: httpx.Response(503), idempotent=True)
+        inner = rb.Policy(at_once(attempts=2), name="inner")(
+            lambda: httpx.Response(503), idempotent=True
+        )
         form.run(rb.Policy(at_once(attempts=2), name="outer")(form.of(inner), idempotent=True))
     assert [event.name for event in recorded if isinstance(event, rb.events.GaveUp)] == ["inner"]
 

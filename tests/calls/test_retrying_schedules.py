@@ -44,7 +44,9 @@ def test_a_rule_with_a_schedule_of_its_own_leaves_the_general_one_where_it_was(f
 @both
 def test_a_rule_without_a_schedule_takes_its_waits_from_the_general_one(form):
     """One schedule for both: each takes the next step."""
-    retry = rb.Retry(attempts=9, backoff=rb.Backoff.steps(1, 2, 3, 4), rules={429: rb.Rule(attempts=9)})
+    retry = rb.Retry(
+        attempts=9, backoff=rb.Backoff.steps(1, 2, 3, 4), rules={429: rb.Rule(attempts=9)}
+    )
     busy = http_error(429)
     assert waits(form, retry, busy, REFUSED, busy, REFUSED) == [1, 2, 3, 4]
 
@@ -53,7 +55,10 @@ def test_a_rule_without_a_schedule_takes_its_waits_from_the_general_one(form):
 @pytest.mark.parametrize(
     ("rule", "general"),
     [
-        (rb.Rule(attempts=9, backoff=rb.Backoff.decorrelated(1, cap=1_000)), rb.Backoff.constant(0)),
+        (
+            rb.Rule(attempts=9, backoff=rb.Backoff.decorrelated(1, cap=1_000)),
+            rb.Backoff.constant(0),
+        ),
         (rb.Rule(attempts=9), rb.Backoff.decorrelated(1, cap=1_000)),
     ],
     ids=["of the rule", "general"],
@@ -63,7 +68,10 @@ def test_a_decorrelated_schedule_grows_from_what_was_waited(form, rule, general)
     the longest there can be, 9 s, which is next to impossible otherwise.
     """
     retry = rb.Retry(backoff=general, rules={429: rule})
-    runs = [waits(form, retry, http_error(429, retry_after="100"), http_error(429), seed=n) for n in range(9)]
+    runs = [
+        waits(form, retry, http_error(429, retry_after="100"), http_error(429), seed=n)
+        for n in range(9)
+    ]
     assert all(100 <= header <= 110 and 1 <= following <= 9 for header, following in runs)
     assert sum(following == 9 for _, following in runs) > len(runs) / 2
 
@@ -92,7 +100,9 @@ def test_a_schedule_is_asked_only_for_a_failure_that_is_repeated(form):
         return 0
 
     with form.world():
-        get = rb.Policy(at_once(backoff=schedule))(form.of(Server(REFUSED, ValueError).get), idempotent=True)
+        get = rb.Policy(at_once(backoff=schedule))(
+            form.of(Server(REFUSED, ValueError).get), idempotent=True
+        )
         with pytest.raises(ValueError):
             form.run(get)
     assert asked == ["CONN_REFUSED"]
@@ -158,11 +168,16 @@ def test_a_rule_that_counts_for_itself_does_not_ask_the_stop(form, rule, calls):
     [
         (tenacity.wait_exponential(multiplier=1), [1, 2, 4]),
         (tenacity.wait_fixed(timedelta(seconds=3)), [3, 3, 3]),
-        (tenacity.wait_incrementing(start=1, increment=5) + tenacity.wait_fixed(0.5), [1.5, 6.5, 11.5]),
+        (
+            tenacity.wait_incrementing(start=1, increment=5) + tenacity.wait_fixed(0.5),
+            [1.5, 6.5, 11.5],
+        ),
         pytest.param(
             getattr(tenacity, "wait_exception", bool)(lambda error: len(str(error))),  # "down"
             [4, 4, 4],
-            marks=pytest.mark.skipif(not hasattr(tenacity, "wait_exception"), reason="before tenacity 9.1"),
+            marks=pytest.mark.skipif(
+                not hasattr(tenacity, "wait_exception"), reason="before tenacity 9.1"
+            ),
         ),
     ],
     ids=["exponential", "fixed", "sum", "of the exception"],
@@ -178,7 +193,10 @@ def test_a_wait_of_tenacity_is_waited(form, wait, expected):
 def test_a_condition_of_tenacity_says_what_is_repeated(form):
     """It names an exception as a class of ours in `on` does, beside what else stands there; another one ends the call."""
     retry = at_once(attempts=9, on=(rb.Kind.TRANSIENT, tenacity.retry_if_exception_type(BusyError)))
-    for script, calls in [([BusyError, REFUSED, BusyError], 4), ([BusyError, ValueError, BusyError], 2)]:
+    for script, calls in [
+        ([BusyError, REFUSED, BusyError], 4),
+        ([BusyError, ValueError, BusyError], 2),
+    ]:
         server = Server(*script)
         with form.world():
             outcome = form.run(rb.capture, rb.Policy(retry)(form.of(server.get), idempotent=True))
@@ -225,7 +243,8 @@ AHEAD = "header from tenacity 8.4 on"
 
 @both
 @pytest.mark.skipif(
-    not hasattr(tenacity.RetryCallState(tenacity.Retrying(), None, (), {}), "upcoming_sleep"), reason=AHEAD
+    not hasattr(tenacity.RetryCallState(tenacity.Retrying(), None, (), {}), "upcoming_sleep"),
+    reason=AHEAD,
 )
 def test_what_tenacitys_objects_are_shown(form):
     """The state that they know from tenacity, by the policies' clock; the function and its arguments, which may be secret, are left out."""

@@ -136,12 +136,18 @@ def test_the_attempts_of_a_call_tell_each_their_end(form, key):
             raise step
         return "ok"
 
-    ask = rb.Policy(retry(budget=None), rb.Breaker(key=key), state=store)(form.of(body), idempotent=True)
+    ask = rb.Policy(retry(budget=None), rb.Breaker(key=key), state=store)(
+        form.of(body), idempotent=True
+    )
     line = store.circuits[key]
     line.learn(view(is_quiet=False))
     assert form.run(ask) == "ok"
     code = "SYS_INTERNAL_ERROR"
-    assert line.reported == [(7, 0, "failed", code), (7, 0, "failed", code), (7, 0, "succeeded", "")]
+    assert line.reported == [
+        (7, 0, "failed", code),
+        (7, 0, "failed", code),
+        (7, 0, "succeeded", ""),
+    ]
 
 
 def test_a_probe_that_is_cancelled_is_released(key):
@@ -335,7 +341,9 @@ def _loop(form, policy: rb.Policy, attempts: list[int], body=down):
 
 
 @both
-@pytest.mark.parametrize(("answers", "made"), [((True, True), 3), ((True, False), 2), ((False,), 1)])
+@pytest.mark.parametrize(
+    ("answers", "made"), [((True, True), 3), ((True, False), 2), ((False,), 1)]
+)
 def test_blocks_ask_before_the_next_turn(form, answers, made, key):
     """The same numbers as for a function, and the loop raises the last failure with its history."""
     store = Store()

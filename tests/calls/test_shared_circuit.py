@@ -16,7 +16,9 @@ from tests.internals.calls import CircuitAnswer, Permit, SharedCircuit
 RESET = Failure.of("CONN_RESET")
 
 
-def shared(breaker: Breaker | None = None, seen=CLOSED) -> tuple[SharedCircuit, Line, list[tuple[str, str]]]:
+def shared(
+    breaker: Breaker | None = None, seen=CLOSED
+) -> tuple[SharedCircuit, Line, list[tuple[str, str]]]:
     """A circuit, the store's end of its line, and the reasons that it reports."""
     parts: list[tuple[str, str]] = []
     store = Store()
@@ -180,7 +182,11 @@ def test_every_outcome_of_a_probe_is_reported():
     circuit.succeeded(circuit.admit(0.0), 0.0, 0.0)
     circuit.failed(circuit.admit(0.0), 0.0, 0.0, because=RESET)
     circuit.released(circuit.admit(0.0), 0.0, 0.0)
-    assert line.reported == [(9, 1, "succeeded", ""), (9, 2, "failed", "CONN_RESET"), (9, 3, "released", "")]
+    assert line.reported == [
+        (9, 1, "succeeded", ""),
+        (9, 2, "failed", "CONN_RESET"),
+        (9, 3, "released", ""),
+    ]
 
 
 def test_a_disabled_circuit_reports_nothing():

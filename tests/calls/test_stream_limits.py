@@ -29,7 +29,9 @@ async def test_e05_a_deadline_ends_an_async_stream(seconds, items):
     """In the middle of the wait for an item; the stream is closed, the circuit hears nothing, the note says why it is not repeated."""
     got, closed = [], []
     with rb.testing.virtual_time() as clock:
-        stream = rb.Policy(rb.Deadline(1), at_once(), rb.Breaker.consecutive(1))(_drip, idempotent=True)
+        stream = rb.Policy(rb.Deadline(1), at_once(), rb.Breaker.consecutive(1))(
+            _drip, idempotent=True
+        )
         with pytest.raises(rb.DeadlineExceededError, match="deadline of 1 s exceeded") as raised:
             async for item in stream(clock, seconds, closed=closed):
                 got += [item]
@@ -47,7 +49,9 @@ async def test_e05_a_stream_may_be_idle_for_so_long():
         stream = rb.Policy(rb.Breaker.consecutive(1), rb.Timeout(3, idle=10))(_drip)
         async for item in stream(clock, 9, 5):
             got += [item]
-        with pytest.raises(rb.errors.AttemptTimeoutError, match="timed out after 10 s without an item"):
+        with pytest.raises(
+            rb.errors.AttemptTimeoutError, match="timed out after 10 s without an item"
+        ):
             async for item in stream(clock, 11):
                 got += [item]
         assert rb.calls.circuit(stream).state == "open"

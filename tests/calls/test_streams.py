@@ -71,7 +71,9 @@ def test_after_the_first_item_nothing_is_repeated(form):
 
     got = []
     with form.world():
-        stream = rb.Policy(at_once(), rb.Breaker.consecutive(1))(streamed(form, items), idempotent=True)
+        stream = rb.Policy(at_once(), rb.Breaker.consecutive(1))(
+            streamed(form, items), idempotent=True
+        )
         with pytest.raises(REFUSED) as raised:
             collected(form, stream, into=got)
         assert rb.calls.circuit(stream).state == "open"
@@ -210,7 +212,9 @@ def test_a_permit_is_returned_to_the_bulkhead_that_granted_it(new):
     old = items.policy
     flowing = items()
     next(flowing)
-    items.policy = rb.Policy(at_once()) if new == "without" else rb.Policy(rb.Bulkhead(1, key=f"other {new}"))
+    items.policy = (
+        rb.Policy(at_once()) if new == "without" else rb.Policy(rb.Bulkhead(1, key=f"other {new}"))
+    )
     assert list(items()) == [1, 2]
     assert list(flowing) == [2]
     items.policy = old

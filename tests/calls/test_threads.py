@@ -62,7 +62,9 @@ def test_each_attempt_has_its_own_thread_and_time():
             release.wait(10)
         return "ok"
 
-    get = rb.Policy(at_once(), rb.Timeout.escalating(0.02, 0.02, 10, thread=True))(slow, idempotent=True)
+    get = rb.Policy(at_once(), rb.Timeout.escalating(0.02, 0.02, 10, thread=True))(
+        slow, idempotent=True
+    )
     assert get() == "ok"
     assert len(set(threads)) == 3
     assert all(thread.daemon for thread in threads)

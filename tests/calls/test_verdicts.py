@@ -8,7 +8,15 @@ import pytest
 
 from resilient_bridge import named
 from resilient_bridge.calls import Breaker, Policy, Retry, circuit
-from resilient_bridge.errors import CODES, Category, Failure, Kind, RejectedError, Severity, error_for
+from resilient_bridge.errors import (
+    CODES,
+    Category,
+    Failure,
+    Kind,
+    RejectedError,
+    Severity,
+    error_for,
+)
 from tests.internals.calls import verdict_of
 from tests.rows import each_row
 
@@ -94,7 +102,13 @@ def test_an_error_named_by_the_retry_counts():
 
 def test_e08_the_on_of_a_breaker_says_what_counts():
     """`on` in every form; other failures count neither way, `ignore` wins, critical severity opens all the same."""
-    for on in (BusyError, Exception, lambda failure: True, re.compile("Busy|internal"), "SYS_INTERNAL_ERROR"):
+    for on in (
+        BusyError,
+        Exception,
+        lambda failure: True,
+        re.compile("Busy|internal"),
+        "SYS_INTERNAL_ERROR",
+    ):
         breaker = Breaker(on=on)
         assert verdict_of(BUSY, breaker) == "failure"
         assert verdict_of(BUSY, Breaker(on=on, ignore=BusyError)) == "neutral"

@@ -77,7 +77,9 @@ async def _outage(server: McpServer, kind: str, rng: Random) -> None:
 
 
 @asynccontextmanager
-async def _front(kind: str, server: McpServer, folder: Path) -> AsyncIterator[tuple[str, Nginx | None]]:
+async def _front(
+    kind: str, server: McpServer, folder: Path
+) -> AsyncIterator[tuple[str, Nginx | None]]:
     """The address to call, and nginx if its certificate is needed."""
     if kind == "its own port":
         yield server.url(), None
@@ -88,7 +90,9 @@ async def _front(kind: str, server: McpServer, folder: Path) -> AsyncIterator[tu
         timeouts = f"proxy_read_timeout {LATE:g}s; proxy_connect_timeout {LATE:g}s;"
         async with nginx(folder / "nginx", server.port, server=timeouts) as front:
             yield (
-                (front.secure_url("/mcp"), front) if kind == "nginx, HTTP/2" else (front.url("/mcp"), None)
+                (front.secure_url("/mcp"), front)
+                if kind == "nginx, HTTP/2"
+                else (front.url("/mcp"), None)
             )
 
 
@@ -101,7 +105,11 @@ async def through_sidecar(url: str, _: Nginx | None, seed: int) -> AsyncIterator
         await loop.run_in_executor(None, client.initialize)
 
         async def make(key: str, is_read: bool) -> str:
-            call = {"name": "life"} if is_read else {"name": "create_ticket", "arguments": {"key": key}}
+            call = (
+                {"name": "life"}
+                if is_read
+                else {"name": "create_ticket", "arguments": {"key": key}}
+            )
             answer = await asyncio.wrap_future(client.begin("tools/call", call))
             outcome = sidecar_outcome_of(answer)
             return {"answered": "done", "not_executed": "not run"}.get(outcome, outcome)
@@ -191,7 +199,9 @@ async def play(near: str, front: str, seed: int, calls: int) -> Row:
         row.reported[outcome] += 1
         is_read = int(key.rpartition("n")[2]) % 3 == 2
         if is_read and outcome != "done":
-            row.wrong.append(f"{near}, {front}, {key}: a read that may be repeated was reported {outcome}")
+            row.wrong.append(
+                f"{near}, {front}, {key}: a read that may be repeated was reported {outcome}"
+            )
         if not is_read and ran[key] not in TRUE.get(outcome, ()):
             row.wrong.append(f"{near}, {front}, {key}: reported {outcome}, ran {ran[key]} times")
     row.seconds = time.monotonic() - began

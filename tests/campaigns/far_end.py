@@ -27,7 +27,13 @@ QUICK = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(0.001), budge
 CALLERS = 8
 _ROUND = 64  # calls
 FAULTS = [
-    *(Fault.reset_unread(), Fault.reset_before(), Fault.reset_after(), Fault.reset_after(), Fault.cut(1)),
+    *(
+        Fault.reset_unread(),
+        Fault.reset_before(),
+        Fault.reset_after(),
+        Fault.reset_after(),
+        Fault.cut(1),
+    ),
     *(Fault.answer(429), Fault.answer(429), Fault.answer(503), Fault.answer(408)),
 ]
 MODEL = {
@@ -36,7 +42,9 @@ MODEL = {
     "created": 1,
     "model": "m",
     "data": [],
-    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}],
+    "choices": [
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}
+    ],
 }
 
 
@@ -98,7 +106,10 @@ class Far:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """End it."""
         await self.front.__aexit__(kind, error, trace)
@@ -113,7 +124,11 @@ class Far:
         return random.Random(":".join(map(str, (self.seed, *what))))
 
     async def play(
-        self, calls: Iterable[Call], make: Callable[[Call], Awaitable[Any]], *, callers: int = CALLERS
+        self,
+        calls: Iterable[Call],
+        make: Callable[[Call], Awaitable[Any]],
+        *,
+        callers: int = CALLERS,
     ) -> Tally:
         """Make the calls, eight at a time; `make` raises, or gives what it got."""
         all_of_them = list(calls)

@@ -42,7 +42,10 @@ async def http11(seed: int, number: int) -> Tally:
     """HTTPTransport under httpx and httpx2: resets, refusals, cut answers, 408, 429, 503."""
     library = (httpx, httpx2)[seed % 2]
     ours = rb.HTTPTransport(QUICK)
-    async with Far(seed) as far, library.AsyncClient(transport=ours, base_url=far.url("")) as client:
+    async with (
+        Far(seed) as far,
+        library.AsyncClient(transport=ours, base_url=far.url("")) as client,
+    ):
         return await _requests(far, number, client)
 
 
@@ -56,7 +59,9 @@ async def http2(seed: int, number: int) -> Tally:
         ):
             inner = library.AsyncHTTPTransport(http2=True, verify=front.trust, trust_env=False)
             transport = rb.HTTPTransport(QUICK, inner)
-            async with library.AsyncClient(transport=transport, base_url=front.secure_url("")) as client:
+            async with library.AsyncClient(
+                transport=transport, base_url=front.secure_url("")
+            ) as client:
                 return await _requests(far, number, client)
 
 
@@ -80,7 +85,10 @@ async def redirects(seed: int, number: int) -> Tally:
 
 async def sdk(seed: int, number: int) -> Tally:
     """A wrapped AsyncOpenAI: batches, which may run once, and model calls."""
-    async with Far(seed) as far, openai.AsyncOpenAI(api_key="k", base_url=far.url("/v1"), timeout=20) as bare:
+    async with (
+        Far(seed) as far,
+        openai.AsyncOpenAI(api_key="k", base_url=far.url("/v1"), timeout=20) as bare,
+    ):
         wrapped = rb.wrap(bare, QUICK)
 
         async def make(call: Call) -> Any:
@@ -115,7 +123,10 @@ async def mcp_http(seed: int, number: int) -> Tally:
 
 async def mcp_stdio(seed: int, number: int) -> Tally:
     """`reconnecting` over the pipes of a child that is killed, crashes, stops reading, ends in the middle of a line and writes noise."""
-    tally, rounds = Tally(), max(1, number // (test_stdio_campaign.ROUNDS * test_stdio_campaign.CALLERS))
+    tally, rounds = (
+        Tally(),
+        max(1, number // (test_stdio_campaign.ROUNDS * test_stdio_campaign.CALLERS)),
+    )
     with tempfile.TemporaryDirectory() as folder:
         for part in range(rounds):
             own = seed * 1_000 + part
@@ -136,7 +147,10 @@ async def mcp_stdio(seed: int, number: int) -> Tally:
 
 async def tools(seed: int, number: int) -> Tally:
     """Tools of a Toolbox that charge and then send a mail, over plain httpx: an error that leaves a tool says that it may have run."""
-    async with Far(seed, rate=0.3) as far, httpx.AsyncClient(base_url=far.url(""), trust_env=False) as http:
+    async with (
+        Far(seed, rate=0.3) as far,
+        httpx.AsyncClient(base_url=far.url(""), trust_env=False) as http,
+    ):
         box = rb.agent.Toolbox(policy=QUICK)
 
         async def steps(key: str) -> str:
@@ -155,7 +169,13 @@ async def tools(seed: int, number: int) -> Tally:
 
 async def phases(seed: int, number: int) -> Tally:
     """Phases of a Workflow whose tools place an order and then fail in the words of corruption and partial failure, or on the wire."""
-    texts = ["Unexpected token < in JSON", "Operation incomplete", "State mismatch", "Invalid JSON", ""]
+    texts = [
+        "Unexpected token < in JSON",
+        "Operation incomplete",
+        "State mismatch",
+        "Invalid JSON",
+        "",
+    ]
     with tempfile.TemporaryDirectory() as folder:
         async with (
             Far(seed, rate=0.3) as far,

@@ -57,7 +57,9 @@ def carried(row: Row) -> Iterator[tuple[str, object]]:
 def _responses(row: Row) -> Iterator[tuple[str, object]]:
     status, headers, body = row["status"], row["headers"], raw(row["body"])
     kind = (
-        {} if "content-type" in {name.lower() for name in headers} else {"content-type": "application/json"}
+        {}
+        if "content-type" in {name.lower() for name in headers}
+        else {"content-type": "application/json"}
     )
     yield "httpx", httpx.Response(status, headers={**kind, **headers}, content=body)
     yield "httpx2", httpx2.Response(status, headers={**kind, **headers}, content=body)
@@ -71,7 +73,10 @@ def _responses(row: Row) -> Iterator[tuple[str, object]]:
 
 def _answering(row: Row) -> Handler:
     kind = "application/json" if not isinstance(row["body"], str) else "text/html"
-    headers = {"content-type": kind, **{name.lower(): value for name, value in row["headers"].items()}}
+    headers = {
+        "content-type": kind,
+        **{name.lower(): value for name, value in row["headers"].items()},
+    }
     return lambda request: httpx2.Response(row["status"], content=raw(row["body"]), headers=headers)
 
 
@@ -138,7 +143,11 @@ def wrong(row: Row, carrier: str, what: object) -> list[str]:
     if not isinstance(failure, Failure):
         return ["a success"]
     text = carrier.startswith("text")
-    wait = want.get("wait_in_body", want["wait"]) if text or carrier == "EventStreamError" else want["wait"]
+    wait = (
+        want.get("wait_in_body", want["wait"])
+        if text or carrier == "EventStreamError"
+        else want["wait"]
+    )
     got: dict[str, object] = {
         "kind": str(failure.kind),
         "retryable": failure.retryable,

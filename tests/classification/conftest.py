@@ -49,7 +49,9 @@ def handshake() -> Callable[[ssl.SSLContext, ssl.SSLContext], ssl.SSLError]:
         for _ in range(10):
             try:
                 near.do_handshake()
-                near.read(1)  # TLS 1.3: the server's refusal of our certificate arrives with the first read
+                near.read(
+                    1
+                )  # TLS 1.3: the server's refusal of our certificate arrives with the first read
             except ssl.SSLWantReadError:
                 pass
             except ssl.SSLError as error:

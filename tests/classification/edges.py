@@ -68,7 +68,9 @@ def _http(edge: Handler | httpx2.BaseTransport) -> httpx2.Client:
 
 def of_openai(edge: Handler | httpx2.BaseTransport, *, stream: bool = False) -> Exception:
     """What openai's client raises at this edge."""
-    client = openai.OpenAI(api_key=SECRET, base_url="http://host/v1", max_retries=0, http_client=_http(edge))
+    client = openai.OpenAI(
+        api_key=SECRET, base_url="http://host/v1", max_retries=0, http_client=_http(edge)
+    )
     with client:
         return raised(
             lambda: client.chat.completions.create(
@@ -131,7 +133,9 @@ def peer(*script: bytes | None) -> Iterator[int]:
                 with connection:
                     connection.recv(65_536)
                     if answer is None:
-                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                        connection.setsockopt(
+                            socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
+                        )
                     else:
                         connection.sendall(answer)
 

@@ -29,7 +29,8 @@ LINES = [
 
 @each_row("error", LINES, ids=repr)
 @each_row(
-    "form", ["{name}: {error}", "Traceback (most recent call last):\n  File x, line 1\n{name}: {error}"]
+    "form",
+    ["{name}: {error}", "Traceback (most recent call last):\n  File x, line 1\n{name}: {error}"],
 )
 def test_k13_the_line_of_an_exception_is_read_as_the_exception(error, form):
     """The same code, category and kind; only what it proves is lost, because a text proves nothing."""
@@ -46,7 +47,11 @@ def test_k13_the_line_of_an_exception_is_read_as_the_exception(error, form):
         ("httpx.ConnectError: [Errno 111] Connection refused", "CONN_REFUSED", "TRANSPORT"),
         ("httpx.ReadTimeout", "CONN_TIMEOUT", "TIMEOUT"),
         ("httpx.RemoteProtocolError: Server disconnected", "CONN_RESET", "TRANSPORT"),
-        ("requests.exceptions.ConnectionError: connection reset by peer", "CONN_RESET", "TRANSPORT"),
+        (
+            "requests.exceptions.ConnectionError: connection reset by peer",
+            "CONN_RESET",
+            "TRANSPORT",
+        ),
         ("openai.RateLimitError: Error code: 429 - {}", "SYS_RATE_LIMITED", "UPSTREAM"),
         # what a program or a peer says is upstream: it is not our connection
         ("connection reset by peer", "CONN_RESET", "UPSTREAM"),
@@ -81,7 +86,11 @@ UNKNOWN = [
 def test_u02_a_text_is_never_none(text):
     """What nothing matches is internal and permanent, and has its words."""
     failure = rb.classify(text)
-    assert (failure.code, failure.category, failure.kind) == ("SYS_INTERNAL_ERROR", "INTERNAL", "permanent")
+    assert (failure.code, failure.category, failure.kind) == (
+        "SYS_INTERNAL_ERROR",
+        "INTERNAL",
+        "permanent",
+    )
     assert not failure.retryable
     assert " ".join(text.replace("\x00", " ").split()) in failure.message.replace("\\x00", " ")
 

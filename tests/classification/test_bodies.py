@@ -55,18 +55,31 @@ def test_k04_google_says_the_same_through_every_client():
     ]
     for what in carriers:
         failure = classify(what)
-        assert (failure.code, failure.retryable, failure.retry_after) == ("SYS_RATE_LIMITED", True, 47.0)
+        assert (failure.code, failure.retryable, failure.retry_after) == (
+            "SYS_RATE_LIMITED",
+            True,
+            47.0,
+        )
 
 
 @each_row(
     ("status", "message"),
     [
-        (429, "Your account is suspended due to insufficient balance, please recharge your account"),
+        (
+            429,
+            "Your account is suspended due to insufficient balance, please recharge your account",
+        ),
         (429, "Too many tokens per day, please wait before trying again."),
         (429, "Extra usage is required for long context requests."),
-        (403, "Your team has either used all available credits or reached its monthly spending limit."),
+        (
+            403,
+            "Your team has either used all available credits or reached its monthly spending limit.",
+        ),
         (500, "Budget has been exceeded! Current cost: 2, Max budget: 1"),
-        (413, "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 14810"),
+        (
+            413,
+            "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 14810",
+        ),
     ],
 )
 def test_k05_what_is_used_up_is_final_at_once(status, message):
@@ -84,10 +97,18 @@ def test_k05_what_is_used_up_is_final_at_once(status, message):
 @each_row(
     ("status", "message", "reason"),
     [
-        (401, "This request exceeds your quota of 10000. You have 17 credits remaining.", "quota_exhausted"),
+        (
+            401,
+            "This request exceeds your quota of 10000. You have 17 credits remaining.",
+            "quota_exhausted",
+        ),
         (401, "Maximum credits exceeded", "quota_exhausted"),
         (429, "Usage cap exceeded: Monthly product cap", "quota_exhausted"),
-        (429, "You've reached your write unit limit for the current month (2000000).", "quota_exhausted"),
+        (
+            429,
+            "You've reached your write unit limit for the current month (2000000).",
+            "quota_exhausted",
+        ),
         (432, "This request exceeds your plan's set usage limit.", "quota_exhausted"),
         (400, "Not enough credits", "quota_exhausted"),
         (429, "You've hit your limit, resets 7am (America/Chicago)", "quota_exhausted"),
@@ -106,7 +127,11 @@ def test_k05_what_is_used_up_is_final_at_once(status, message):
             None,
         ),
         (429, "You have exceeded your usage limits. Please try again later.", None),
-        (429, "Requests to the operation have exceeded call rate limit of your current pricing tier.", None),
+        (
+            429,
+            "Requests to the operation have exceeded call rate limit of your current pricing tier.",
+            None,
+        ),
         (503, "The model is loading, credit to its authors", None),
     ],
 )
@@ -139,9 +164,13 @@ def test_k05_a_wait_that_stands_in_a_text(text, seconds):
 
 def test_k05_a_wait_that_is_a_field():
     """Hugging Face, Discord, Telegram and Kubernetes say it in fields of their own; a header is asked first."""
-    assert classify(_response(503, {"error": "loading", "estimated_time": 20.0})).retry_after == 20.0
+    assert (
+        classify(_response(503, {"error": "loading", "estimated_time": 20.0})).retry_after == 20.0
+    )
     assert classify(_response(429, {"message": "slow", "retry_after": 0.3})).retry_after == 0.3
-    assert classify(_response(429, {"ok": False, "parameters": {"retry_after": 5}})).retry_after == 5.0
+    assert (
+        classify(_response(429, {"ok": False, "parameters": {"retry_after": 5}})).retry_after == 5.0
+    )
     assert classify(_response(429, {"details": {"retryAfterSeconds": 1}})).retry_after == 1.0
     assert classify(_response(429, {"retry_after": 3}, retry_after="9")).retry_after == 9.0
     for nonsense in (-1, True, "5x", 1e999, None):
@@ -165,7 +194,10 @@ def test_k05_a_wait_that_is_a_field():
 )
 def test_k05_a_wait_that_is_a_number_written_as_a_text(field, value, seconds):
     """A server that writes 30 as "30" is not asked again after 1 s."""
-    assert classify(_response(429, {"message": "Rate limit exceeded.", field: value})).retry_after == seconds
+    assert (
+        classify(_response(429, {"message": "Rate limit exceeded.", field: value})).retry_after
+        == seconds
+    )
 
 
 @each_row(
@@ -199,9 +231,15 @@ def test_k04_a_text_of_megabytes_is_looked_at_in_part():
 def test_k05_out_of_memory_is_repeated_once():
     """Ollama's 500 for a model that does not fit keeps the bound of R11."""
     failure = classify(
-        _response(500, {"error": "model requires more system memory (5 GiB) than is available (3 GiB)"})
+        _response(
+            500, {"error": "model requires more system memory (5 GiB) than is available (3 GiB)"}
+        )
     )
-    assert (failure.code, failure.retryable, failure.details["max_retries"]) == ("SYS_UNAVAILABLE", True, 1)
+    assert (failure.code, failure.retryable, failure.details["max_retries"]) == (
+        "SYS_UNAVAILABLE",
+        True,
+        1,
+    )
 
 
 @each_row(
@@ -209,8 +247,16 @@ def test_k05_out_of_memory_is_repeated_once():
     [
         ({"error": {"code": 502, "message": "x"}}, "SYS_UNAVAILABLE", True),
         ({"error": {"code": "429", "message": "x"}}, "SYS_RATE_LIMITED", True),
-        ({"error": {"code": 500, "type": "InternalServerError", "message": "x"}}, "SYS_UNAVAILABLE", True),
-        ({"error": {"code": 400, "type": "BadRequestError", "message": "x"}}, "SYS_UPSTREAM_REJECTED", False),
+        (
+            {"error": {"code": 500, "type": "InternalServerError", "message": "x"}},
+            "SYS_UNAVAILABLE",
+            True,
+        ),
+        (
+            {"error": {"code": 400, "type": "BadRequestError", "message": "x"}},
+            "SYS_UPSTREAM_REJECTED",
+            False,
+        ),
         ({"error": {"type": "too_many_requests", "message": "x"}}, "SYS_RATE_LIMITED", True),
         ({"error": {"type": "RATE_LIMIT_EXCEEDED", "message": "x"}}, "SYS_RATE_LIMITED", True),
         ({"error": {"type": "nobody_knows", "message": "x"}}, "SYS_UNAVAILABLE", True),
@@ -227,7 +273,11 @@ def test_k06_bedrock_writes_the_first_letter_small(name):
     """An error of an event stream has no status: its name decides, in any case."""
     body = {"Error": {"Code": name, "Message": "Too many tokens, please wait before trying again."}}
     failure = classify(botocore.exceptions.EventStreamError(body, "ConverseStream"))
-    assert (failure.code, failure.retryable, failure.details["reason"]) == ("SYS_RATE_LIMITED", True, name)
+    assert (failure.code, failure.retryable, failure.details["reason"]) == (
+        "SYS_RATE_LIMITED",
+        True,
+        name,
+    )
 
 
 @each_row(
@@ -238,7 +288,14 @@ def test_k06_bedrock_writes_the_first_letter_small(name):
         ({"ok": False, "error": "ratelimited"}, "SYS_RATE_LIMITED"),
         ({"errors": [{"type": "RATE_LIMITED", "message": "x"}]}, "SYS_RATE_LIMITED"),
         ({"error": {"code": 502, "message": "x"}, "choices": [{"text": "y"}]}, None),
-        ({"id": "batch_1", "status": "failed", "error": {"code": "server_error", "message": "x"}}, None),
+        (
+            {
+                "id": "batch_1",
+                "status": "failed",
+                "error": {"code": "server_error", "message": "x"},
+            },
+            None,
+        ),
         ({"error": None, "ok": True}, None),
         ({"error": "words"}, None),
         ({"error": {}}, None),
@@ -263,8 +320,14 @@ def test_k07_a_403_that_is_a_rate_limit():
         "x_ratelimit_reset": "1655120964",
     }
     for headers, wait in (({"retry_after": "60"}, 60.0), (reset, 31.0)):
-        failure = classify(_response(403, {"message": "API rate limit exceeded for user ID 1."}, **headers))
-        assert (failure.code, failure.retryable, failure.retry_after) == ("SYS_RATE_LIMITED", True, wait)
+        failure = classify(
+            _response(403, {"message": "API rate limit exceeded for user ID 1."}, **headers)
+        )
+        assert (failure.code, failure.retryable, failure.retry_after) == (
+            "SYS_RATE_LIMITED",
+            True,
+            wait,
+        )
     bare = classify(_response(403, {"message": "You have exceeded a secondary rate limit."}))
     assert (bare.code, bare.retryable, bare.retry_after) == ("SYS_RATE_LIMITED", True, None)
     refused = _response(
@@ -299,7 +362,9 @@ def test_k08_the_message_of_the_server_is_passed_on(body):
 def test_k08_the_message_of_the_server_is_masked_and_bounded():
     """A key in the server's words is masked; a long text is cut."""
     failure = classify(
-        _response(401, {"error": {"message": "Incorrect API key provided: sk-canary1234567890abcdef"}})
+        _response(
+            401, {"error": {"message": "Incorrect API key provided: sk-canary1234567890abcdef"}}
+        )
     )
     assert "canary" not in failure.message + failure.explain() + json.dumps(failure.to_dict())
     assert len(classify(_response(400, {"message": "x" * 50_000})).message) < 300
@@ -383,7 +448,10 @@ def test_a_body_made_to_hurt(name, body):
             json.dumps(failure.to_dict())
             assert failure.explain()
     if name.startswith(("utf", "latin")):
-        assert classify(httpx.Response(400, content=body)).details["reason"] == "context_length_exceeded"
+        assert (
+            classify(httpx.Response(400, content=body)).details["reason"]
+            == "context_length_exceeded"
+        )
 
 
 def test_a_decoded_body_made_to_hurt():
@@ -401,7 +469,9 @@ def test_a_decoded_body_made_to_hurt():
         True,
     ):
         assert classify(_inside_a_stream(body)).to_dict()
-        assert classify(_TheirError(status_code=429, headers={}, body=body)).code == "SYS_RATE_LIMITED"
+        assert (
+            classify(_TheirError(status_code=429, headers={}, body=body)).code == "SYS_RATE_LIMITED"
+        )
 
 
 _JSON = st.recursive(
@@ -409,7 +479,10 @@ _JSON = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(
-            st.sampled_from(["error", "errors", "code", "message", "detail", "type", "retry_after"]), inner
+            st.sampled_from(
+                ["error", "errors", "code", "message", "detail", "type", "retry_after"]
+            ),
+            inner,
         )
     ),
     max_leaves=20,
@@ -423,7 +496,9 @@ def test_any_json_has_a_typed_verdict(body, status):
         assert isinstance(classify(_inside_a_stream(body)), Failure)
         return
     failure = classify(
-        httpx.Response(status, json=json.loads(json.dumps(body, allow_nan=False)) if _finite(body) else {})
+        httpx.Response(
+            status, json=json.loads(json.dumps(body, allow_nan=False)) if _finite(body) else {}
+        )
     )
     assert isinstance(failure, Failure) or (status == 200 and failure is None)
 

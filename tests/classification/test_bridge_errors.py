@@ -77,7 +77,11 @@ The session may have expired. You can:
 1. Create a new session with sessions_create
 2. Check available agents with agents_discover"""
     for failure in (classify(RuntimeError(text)), _typed(text)):
-        assert (failure.category, failure.code, failure.retryable) == ("UPSTREAM", "SESS_NOT_FOUND", False)
+        assert (failure.category, failure.code, failure.retryable) == (
+            "UPSTREAM",
+            "SESS_NOT_FOUND",
+            False,
+        )
         assert failure.message == "Session not found: abc-123"
         assert not failure.session_valid
         assert (failure.executed, failure.proof) == (rb.errors.Executed.MAYBE, "")

@@ -25,7 +25,11 @@ def test_k14_a_class_of_another_package_is_named():
     class MineError(httpx.ReadTimeout):
         pass
 
-    for error, calls in ((httpx.ReadTimeout("x"), 3), (MineError("x"), 3), (httpx.ConnectError("x"), 1)):
+    for error, calls in (
+        (httpx.ReadTimeout("x"), 3),
+        (MineError("x"), 3),
+        (httpx.ConnectError("x"), 1),
+    ):
         made = []
 
         @rb.Policy(at_once(attempts=3, on=TIMEOUT))(idempotent=True)
@@ -83,7 +87,10 @@ FIELDS = [*fields("")]
         ("CONN_TIMEOT", "did you mean CONN_TIMEOUT?"),
         ("RATE_LIMITED", "did you mean SYS_RATE_LIMITED?"),
         ("sys_rate_limited", "did you mean SYS_RATE_LIMITED?"),
-        ("TOOL_OF_MY_COMPANY_QXZ", "a code of this package, or your own after classify.register(…, code=…)"),
+        (
+            "TOOL_OF_MY_COMPANY_QXZ",
+            "a code of this package, or your own after classify.register(…, code=…)",
+        ),
         (("httpx", "ReadTimeout"), "a class of another package is named('httpx', 'ReadTimeout')"),
     ],
 )
@@ -124,7 +131,9 @@ def test_k14_a_code_of_ones_own_is_known_once_it_is_registered():
         with pytest.raises(BusyError):
             ask()
         assert len(calls) == 3
-    with pytest.raises(rb.ConfigError, match=r"classify\.register\.code: .*did you mean SYS_RATE_LIMITED\?"):
+    with pytest.raises(
+        rb.ConfigError, match=r"classify\.register\.code: .*did you mean SYS_RATE_LIMITED\?"
+    ):
         rb.classify.register(BusyError, code="SYS_RATE_LIMITTED")
 
 
@@ -133,7 +142,9 @@ def test_k14_a_file_spells_a_class_with_a_colon_and_refuses_a_misspelt_code(key)
     """`"httpx:ReadTimeout"` as before; a code that is unknown is a mistake of the file, with the near miss."""
 
     def load(what):
-        return rb.load({"retry": {key: [what] if key == "on" else {what: {"attempts": 2}}}}).policies
+        return rb.load(
+            {"retry": {key: [what] if key == "on" else {what: {"attempts": 2}}}}
+        ).policies
 
     retry = rb.load({"kind": "Retry", "on": ["httpx:ReadTimeout"]})
     assert retry == rb.Retry(on=rb.named("httpx", "ReadTimeout"))

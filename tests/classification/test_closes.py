@@ -61,7 +61,9 @@ def test_every_code_that_is_received(code, row):
     assert "why" in failure.message
 
 
-@pytest.mark.parametrize(("code", "row"), [(code, row) for row, codes in SENT.items() for code in codes])
+@pytest.mark.parametrize(
+    ("code", "row"), [(code, row) for row, codes in SENT.items() for code in codes]
+)
 def test_every_code_that_is_sent(code, row):
     """What we close for: garbage, size, silence."""
     assert _row(classify_close(code, "", "us")) == row
@@ -115,7 +117,13 @@ def test_the_death_of_the_keepalive_is_ours():
 def test_the_text_of_a_close_cannot_forge_a_line():
     """It comes from the other side: escaped, redacted, short (threats 40 and 46)."""
     failure = classify_close(4001, "token=CANARY\n\x1b[2J" + "x" * 100_000, "peer")
-    for shown in (str(failure), repr(failure), failure.explain(), failure.to_llm(), str(failure.to_dict())):
+    for shown in (
+        str(failure),
+        repr(failure),
+        failure.explain(),
+        failure.to_llm(),
+        str(failure.to_dict()),
+    ):
         assert "CANARY" not in shown
         assert "\x1b" not in shown
         assert len(shown) < 3_000
@@ -139,7 +147,11 @@ def test_a_printed_close_means_what_the_close_means():
     """A line of a log, with or without the class before it: the code and the advice of the exception; as a text, the other side's."""
     for error in _printed():
         expected = classify(error)
-        for text in (str(error), f"websockets.exceptions.ConnectionClosedError: {error}", f"lost: {error}"):
+        for text in (
+            str(error),
+            f"websockets.exceptions.ConnectionClosedError: {error}",
+            f"lost: {error}",
+        ):
             found = classify(text)
             assert (found.code, found.retryable) == (expected.code, expected.retryable), text
             assert (found.category, found.executed) == ("UPSTREAM", "maybe"), text

@@ -38,7 +38,11 @@ def test_the_corpus_is_whole():
 
 def test_what_is_not_read_is_known():
     """Of the second blind set all but these are read; one that is read now leaves the list."""
-    unread = {row["id"] for row in AGAIN if any(wrong(row, name, what) for name, what in list(carried(row)))}
+    unread = {
+        row["id"]
+        for row in AGAIN
+        if any(wrong(row, name, what) for name, what in list(carried(row)))
+    }
     assert unread == set(UNREAD)
 
 
@@ -92,7 +96,11 @@ def test_nothing_of_an_sdk_is_needed():
         if row["carrier"] != "http body" or row["status"] == 200:
             continue
         error = theirs("their words")
-        error.status_code, error.headers, error.body = row["status"], row["headers"], raw(row["body"])
+        error.status_code, error.headers, error.body = (
+            row["status"],
+            row["headers"],
+            raw(row["body"]),
+        )
         assert not wrong(row, "an sdk", error), row["id"]
         checked += 1
     assert checked > 200

@@ -48,7 +48,11 @@ def test_f02_a_body_of_ones_own(library, what):
     assert classify(answer).retryable is False
     with rb.classify.register(what, answer=envelope):
         failure = classify(answer)
-        assert (failure.code, failure.retryable, failure.retry_after) == ("SYS_UNAVAILABLE", True, 3.0)
+        assert (failure.code, failure.retryable, failure.retry_after) == (
+            "SYS_UNAVAILABLE",
+            True,
+            3.0,
+        )
         assert failure.message == "come back"
         assert failure.details["http_status"] == 409
         gone = classify(library.Response(409, json={"error": {"code": "E_GONE"}}))
@@ -62,7 +66,11 @@ def test_f02_a_body_of_ones_own(library, what):
 @pytest.mark.parametrize("library", [httpx, httpx2])
 def test_f02_http_transport_asks_it(library):
     """The 409 is retried after the wait in its body, and the caller can still read the body."""
-    answers = [library.Response(409, json=BUSY), library.Response(409, json=BUSY), library.Response(200)]
+    answers = [
+        library.Response(409, json=BUSY),
+        library.Response(409, json=BUSY),
+        library.Response(200),
+    ]
     policy = rb.Policy(rb.Retry(attempts=4, backoff=rb.Backoff.constant(1), budget=None))
     inner = library.MockTransport(lambda _: answers.pop(0))
     client = library.Client(transport=rb.HTTPTransport(policy, inner))
@@ -87,7 +95,9 @@ def test_f02_a_success_that_is_none():
     assert classify(Reply(ok=False)) is None
     assert not ask().ok  # the class was cached as one without a function, until one is registered
     calls.clear()
-    with rb.classify.register(Reply, answer=lambda reply: None if reply.ok else {"code": "SYS_UNAVAILABLE"}):
+    with rb.classify.register(
+        Reply, answer=lambda reply: None if reply.ok else {"code": "SYS_UNAVAILABLE"}
+    ):
         assert classify(Reply(ok=True)) is None
         failure = classify(Reply(ok=False))
         assert failure is not None
@@ -110,8 +120,13 @@ class Busy(Exception):  # noqa: N818 -- a name as users choose it
 def test_f02_an_error_is_read_too():
     """The function gets the exception; the most specific registration with an answer wins."""
     with rb.classify.register(Exception, answer=lambda _: {"code": "SYS_TIMEOUT"}):
-        with rb.classify.register(Busy, answer=lambda error: {"kind": "transient"} if error.args else None):
-            assert (classify(Busy(None)).kind, classify(Busy(None)).code) == ("transient", "SYS_UNAVAILABLE")
+        with rb.classify.register(
+            Busy, answer=lambda error: {"kind": "transient"} if error.args else None
+        ):
+            assert (classify(Busy(None)).kind, classify(Busy(None)).code) == (
+                "transient",
+                "SYS_UNAVAILABLE",
+            )
             assert classify(ValueError("x")).code == "SYS_TIMEOUT"
         with rb.classify.register(Busy, answer=lambda _: None):
             assert classify(Busy(None)).code == "SYS_TIMEOUT"
@@ -162,7 +177,13 @@ def test_f02_an_invalid_answer_of_a_function_is_ignored(value):
         (None, None),
         ({}, None),
         (
-            {"code": "SYS_TIMEOUT", "kind": None, "executed": "no", "message": None, "suggestions": ["a"]},
+            {
+                "code": "SYS_TIMEOUT",
+                "kind": None,
+                "executed": "no",
+                "message": None,
+                "suggestions": ["a"],
+            },
             None,
         ),
     ],

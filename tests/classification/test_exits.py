@@ -28,7 +28,9 @@ def _exit(code: int, stderr: str = "", stdout: str = "") -> subprocess.CalledPro
     script = f"import os, signal, sys; print({stdout!r}, end=''); sys.stdout.flush(); print({stderr!r}, end='', file=sys.stderr)"
     end = f"sys.stderr.flush(); os._exit({code})" if code >= 0 else f"os.kill(os.getpid(), {-code})"
     with pytest.raises(subprocess.CalledProcessError) as caught:
-        subprocess.run([sys.executable, "-c", f"{script}; {end}"], capture_output=True, text=True, check=True)
+        subprocess.run(
+            [sys.executable, "-c", f"{script}; {end}"], capture_output=True, text=True, check=True
+        )
     return caught.value
 
 
@@ -51,7 +53,11 @@ def test_every_exit_code(codes, wanted):
 def test_a_process_that_really_failed():
     """CalledProcessError: the code, the ends of both streams; `once` is transient with max_retries 1."""
     failure = classify(_exit(3, stderr="error: file not found", stdout="half"))
-    assert (failure.code, failure.category, failure.retryable) == ("TOOL_EXECUTION_FAILED", "UPSTREAM", False)
+    assert (failure.code, failure.category, failure.retryable) == (
+        "TOOL_EXECUTION_FAILED",
+        "UPSTREAM",
+        False,
+    )
     assert failure.details["stderr"] == "error: file not found"
     assert failure.details["stdout"] == "half"
     assert str(failure) == "command failed with exit code 3 (UPSTREAM, not_found, not retryable)"

@@ -80,7 +80,9 @@ def test_timeouts_by_phase(stack):
             limits = stack.Limits(max_connections=1)
             timeout = stack.Timeout(0.05, pool=0.01)
             async with stack.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as client:
-                return await asyncio.gather(client.get(url), client.get(url), return_exceptions=True)
+                return await asyncio.gather(
+                    client.get(url), client.get(url), return_exceptions=True
+                )
 
         errors = {type(error).__name__: error for error in asyncio.run(both())}
     assert str(errors["PoolTimeout"]) == ""
@@ -137,7 +139,9 @@ def test_a_proxy_that_refuses(stack):
 @STACKS
 def test_what_the_caller_got_wrong(stack):
     """UnsupportedProtocol, InvalidURL, CookieConflict, LocalProtocolError: CONFIG, no; StreamError family: INTERNAL, no."""
-    answer = stack.Response(200, headers=[("set-cookie", "a=1; path=/x"), ("set-cookie", "a=2; path=/y")])
+    answer = stack.Response(
+        200, headers=[("set-cookie", "a=1; path=/x"), ("set-cookie", "a=2; path=/y")]
+    )
     client = stack.Client(transport=stack.MockTransport(lambda request: answer))
     client.get("http://host/")
     for error, name in (
@@ -184,7 +188,9 @@ def test_answers_that_no_repeat_mends(stack):
 
 def test_an_answer_that_is_no_event_stream():
     """`httpx2.SSEError`: PROTOCOL, no."""
-    client = httpx2.Client(transport=httpx2.MockTransport(lambda request: httpx2.Response(200, text="x")))
+    client = httpx2.Client(
+        transport=httpx2.MockTransport(lambda request: httpx2.Response(200, text="x"))
+    )
     with client, client.sse("http://host/") as source:
         error = raised(lambda: list(source))
     assert (type(error).__name__, row(error)) == ("SSEError", "PROTOCOL no maybe")
@@ -208,7 +214,10 @@ def test_raise_for_status(stack):
     assert row(of(409)) == "UPSTREAM no maybe"
     assert row(of(503)) == "UPSTREAM yes maybe"
     assert classify(of(404, {"code": "SESS_NOT_FOUND"})).code == "SESS_NOT_FOUND"
-    assert classify(of(429, {"error": {"code": "insufficient_quota"}})).details["reason"] == "quota_exhausted"
+    assert (
+        classify(of(429, {"error": {"code": "insufficient_quota"}})).details["reason"]
+        == "quota_exhausted"
+    )
 
 
 @pytest.mark.real

@@ -83,8 +83,14 @@ async def _dial(answer: bytes) -> BaseException:
         (b"", "CONN_RESET TRANSPORT yes"),
         (b"HTTP/1.1 101 Swi", "CONN_RESET TRANSPORT yes"),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "PROTO_VIOLATION PROTOCOL no"),
-        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", "PROTO_VIOLATION PROTOCOL no"),
-        (b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n", "SYS_UNAVAILABLE UPSTREAM yes"),
+        (
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n",
+            "PROTO_VIOLATION PROTOCOL no",
+        ),
+        (
+            b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n",
+            "SYS_UNAVAILABLE UPSTREAM yes",
+        ),
     ],
 )
 async def test_what_a_real_handshake_ends_in(answer, row):

@@ -15,7 +15,9 @@ import pytest
 from resilient_bridge.classification import classify
 
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise its import downloads a list of prices
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = (
+    "True"  # otherwise its import downloads a list of prices
+)
 
 import litellm
 
@@ -25,17 +27,26 @@ pytestmark = [pytest.mark.requirement("S6"), pytest.mark.filterwarnings("default
 
 def _raised(handler) -> Exception:
     http = httpx.Client(transport=httpx.MockTransport(handler), trust_env=False)
-    client = openai.OpenAI(api_key="sk-canary123", base_url="http://host/v1", max_retries=0, http_client=http)
+    client = openai.OpenAI(
+        api_key="sk-canary123", base_url="http://host/v1", max_retries=0, http_client=http
+    )
     with pytest.raises(Exception) as caught:
         litellm.completion(
-            model="openai/m", client=client, messages=[{"role": "user", "content": "x"}], num_retries=0
+            model="openai/m",
+            client=client,
+            messages=[{"role": "user", "content": "x"}],
+            num_retries=0,
         )
     client.close()
     return caught.value
 
 
 def _answer(status: int, code: str | None = None):
-    message = "This model's maximum context length is 1 tokens" if code == "context_length_exceeded" else "m"
+    message = (
+        "This model's maximum context length is 1 tokens"
+        if code == "context_length_exceeded"
+        else "m"
+    )
     return lambda request: httpx.Response(
         status, json={"error": {"message": message, "type": code, "code": code}}
     )

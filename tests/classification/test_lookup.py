@@ -59,7 +59,13 @@ def test_the_engine_and_classify_agree_on_what_is_no_failure():
         BaseExceptionGroup("g", [KeyboardInterrupt()]),
         BaseExceptionGroup("g", [refused, SystemExit()]),
     ]
-    for error in [*stops, *map(_wrapping, stops), _HostileError(), _wrapping(_HostileError()), refused]:
+    for error in [
+        *stops,
+        *map(_wrapping, stops),
+        _HostileError(),
+        _wrapping(_HostileError()),
+        refused,
+    ]:
         assert raw_failure(error) == failure_or_none(error)
 
 
@@ -70,10 +76,14 @@ def test_a_group_speaks_through_its_leaves():
     assert classify(single).code == "CONN_REFUSED"
     assert classify(single).cause is single
     assert (
-        classify(ExceptionGroup("g", [refused, EOFError(), unknown, KeyError()])).message == "ValueError: x"
+        classify(ExceptionGroup("g", [refused, EOFError(), unknown, KeyError()])).message
+        == "ValueError: x"
     )
     assert classify(ExceptionGroup("g", [EOFError(), refused])).code == "CONN_RESET"
-    assert classify(BaseExceptionGroup("g", [asyncio.CancelledError(), refused])).code == "CONN_REFUSED"
+    assert (
+        classify(BaseExceptionGroup("g", [asyncio.CancelledError(), refused])).code
+        == "CONN_REFUSED"
+    )
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), SystemExit(), GeneratorExit()])
@@ -93,7 +103,9 @@ def test_a_group_ran_if_one_of_it_may_have():
     """Nothing was sent only if none of the leaves was."""
     refused = ConnectionRefusedError(111, "x")
     assert classify(ExceptionGroup("g", [refused, refused])).executed == "no"
-    assert classify(ExceptionGroup("g", [refused, ConnectionResetError(104, "x")])).executed == "maybe"
+    assert (
+        classify(ExceptionGroup("g", [refused, ConnectionResetError(104, "x")])).executed == "maybe"
+    )
 
 
 def test_our_own_error_is_its_own_failure():
@@ -111,7 +123,13 @@ def test_our_own_error_is_its_own_failure():
 
 
 def _forms(failure: Failure) -> list[str]:
-    return [str(failure), repr(failure), failure.explain(), failure.to_llm(), json.dumps(failure.to_dict())]
+    return [
+        str(failure),
+        repr(failure),
+        failure.explain(),
+        failure.to_llm(),
+        json.dumps(failure.to_dict()),
+    ]
 
 
 class _BrokenError(OSError):
@@ -132,7 +150,9 @@ def test_an_exception_that_raises_when_touched():
     failure = classify(_BrokenError())
     assert failure.code == "SYS_INTERNAL_ERROR"
     assert all(_forms(failure))
-    assert classify(type("ConnectionClosed", (Exception,), {"__module__": "websockets.exceptions"})()).message
+    assert classify(
+        type("ConnectionClosed", (Exception,), {"__module__": "websockets.exceptions"})()
+    ).message
     assert (
         classify(type("InvalidStatus", (Exception,), {"__module__": "websockets"})()).code
         == "SYS_INTERNAL_ERROR"
@@ -247,7 +267,10 @@ def test_classes_made_at_run_time_do_not_pile_up():
         classify(cls())
     gc.collect()
     assert gone() is None
-    assert sum(1 for item in gc.get_objects() if isinstance(item, type) and item.__name__ == "Short") <= 1_024
+    assert (
+        sum(1 for item in gc.get_objects() if isinstance(item, type) and item.__name__ == "Short")
+        <= 1_024
+    )
 
 
 class _NoClassError(Exception):

@@ -75,7 +75,8 @@ def test_f01_requests_on_a_broken_wire(wires: Wires, wire, wanted):
 
 
 @pytest.mark.parametrize(
-    ("wire", "wanted"), [row for row in CONNECTIONS.items() if row[0] not in {"redirected", "round"}]
+    ("wire", "wanted"),
+    [row for row in CONNECTIONS.items() if row[0] not in {"redirected", "round"}],
 )
 @pytest.mark.parametrize("retries", [False, 0], ids=["bare", "max retries"])
 def test_f01_urllib3_on_a_broken_wire(wires: Wires, wire, wanted, retries):
@@ -98,7 +99,10 @@ def test_f01_urllib3_gives_up_on_a_status(wires: Wires):
         session.mount("http://", requests.adapters.HTTPAdapter(max_retries=often))
         with pytest.raises(requests.exceptions.RetryError) as again:
             session.get(wires.url("busy"), timeout=5)
-    assert (_row(classify(again.value)), classify(again.value).executed) == ("SYS_UNAVAILABLE yes", "maybe")
+    assert (_row(classify(again.value)), classify(again.value).executed) == (
+        "SYS_UNAVAILABLE yes",
+        "maybe",
+    )
 
 
 @pytest.mark.parametrize(("wire", "wanted"), CONNECTIONS.items())
@@ -116,7 +120,10 @@ async def test_f01_aiohttp_has_times_of_several_kinds(wires: Wires):
     """The total, the wait for a free connection, and a connection that comes too late."""
     connector = aiohttp.TCPConnector(limit=1)
     async with aiohttp.ClientSession(connector=connector) as session:
-        for limit in (aiohttp.ClientTimeout(total=0.2), aiohttp.ClientTimeout(connect=0.2, sock_read=0.3)):
+        for limit in (
+            aiohttp.ClientTimeout(total=0.2),
+            aiohttp.ClientTimeout(connect=0.2, sock_read=0.3),
+        ):
             with pytest.raises((aiohttp.ClientError, TimeoutError)) as caught:
                 await session.get(wires.url("silent"), timeout=limit)
             assert _row(classify(caught.value)) == "CONN_TIMEOUT yes"
@@ -125,7 +132,9 @@ async def test_f01_aiohttp_has_times_of_several_kinds(wires: Wires):
 async def test_f01_aiohttp_by_hand():
     """Pins, a wrong url, a closed session."""
     made = {
-        "CONN_TLS_HANDSHAKE_FAILED no": aiohttp.ServerFingerprintMismatch(b"a" * 32, b"b" * 32, "h", 1),
+        "CONN_TLS_HANDSHAKE_FAILED no": aiohttp.ServerFingerprintMismatch(
+            b"a" * 32, b"b" * 32, "h", 1
+        ),
         "SYS_CONFIG_INVALID no": aiohttp.InvalidURL("http://"),
         "CONN_RESET yes": aiohttp.ServerDisconnectedError(),
     }
@@ -153,7 +162,10 @@ def test_f01_a_status_of_requests(wires: Wires, wire):
 
 def test_f01_an_unread_body_is_not_read_by_us(wires: Wires):
     """With `stream=True`, reading requests' `content` would wait for the network."""
-    with _session() as session, session.get(wires.url("bad key"), timeout=5, stream=True) as response:
+    with (
+        _session() as session,
+        session.get(wires.url("bad key"), timeout=5, stream=True) as response,
+    ):
         assert classify(response).code == "AUTH_TOKEN_EXPIRED"
         assert response._content is False
         assert response.content
@@ -244,4 +256,7 @@ def test_f01_errors_that_were_made_by_hand():
     assert classify(requests.ConnectionError("Connection refused by a mock")).code == "CONN_REFUSED"
     assert classify(requests.ConnectionError()).code == "CONN_UNREACHABLE"
     assert classify(requests.HTTPError("no response")).retryable is False
-    assert classify(requests.exceptions.SSLError(ssl.SSLError(1, "x"))).code == "CONN_TLS_HANDSHAKE_FAILED"
+    assert (
+        classify(requests.exceptions.SSLError(ssl.SSLError(1, "x"))).code
+        == "CONN_TLS_HANDSHAKE_FAILED"
+    )

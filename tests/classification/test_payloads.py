@@ -39,7 +39,11 @@ def test_the_certificate_error_of_the_seed():
 def test_the_validation_error_of_the_seed():
     """All violations with field, constraint and what was received."""
     failure = classify_error_payload(
-        {"code": "PROTO_INVALID_MESSAGE", "message": "Message validation failed", "violations": [VIOLATION]}
+        {
+            "code": "PROTO_INVALID_MESSAGE",
+            "message": "Message validation failed",
+            "violations": [VIOLATION],
+        }
     )
     assert failure.code == "PROTO_INVALID_MESSAGE"
     assert failure.details["violations"] == (VIOLATION,)
@@ -55,7 +59,11 @@ def test_a_sequence_error_tells_expected_received_and_phase(phase):
         phase: "connected",
     }
     details = classify_error_payload(payload).details
-    assert dict(details) == {"expected": ("auth",), "received": "session_join", "phase": "connected"}
+    assert dict(details) == {
+        "expected": ("auth",),
+        "received": "session_join",
+        "phase": "connected",
+    }
 
 
 @pytest.mark.requirement("R1")
@@ -119,9 +127,9 @@ def test_facts_about_our_end_cannot_be_planted():
         "error": "x",
         "note": "kept",
     }
-    assert dict(classify_error_payload({"code": "SYS_UNAVAILABLE", "details": planted}).details) == {
-        "note": "kept"
-    }
+    assert dict(
+        classify_error_payload({"code": "SYS_UNAVAILABLE", "details": planted}).details
+    ) == {"note": "kept"}
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,11 @@ def test_h07_a_rate_limited_command_waits_as_rate_limits_do():
 
 def test_h07_no_memory_is_tried_once_more():
     """R11: "Out of memory | Maybe | Retry once, then fail", from an errno and as a text."""
-    for error in (OSError(12, "Cannot allocate memory"), MemoryError(), RuntimeError("spawn ENOMEM")):
+    for error in (
+        OSError(12, "Cannot allocate memory"),
+        MemoryError(),
+        RuntimeError("spawn ENOMEM"),
+    ):
         failure = classify(error)
         assert (failure.retryable, failure.details["max_retries"]) == (True, 1), error
         assert failure.suggestions == ("ask for less at once",)
@@ -186,14 +190,20 @@ def test_f11_a_validation_error_is_one_to_the_model():
     with pytest.raises(ValidationError) as caught:
         ErrorData.model_validate({})
     failure = classify(caught.value)
-    assert (model_type(failure), failure.category, failure.retryable) == ("validation", "INTERNAL", False)
+    assert (model_type(failure), failure.category, failure.retryable) == (
+        "validation",
+        "INTERNAL",
+        False,
+    )
     assert failure.suggestions == ("correct the values it names",)
 
 
 def test_the_more_particular_of_two_texts_counts():
     """The text after "Connection aborted" decides: a reset, or a name that is not resolved."""
     assert (
-        text_finding("('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))").code
+        text_finding(
+            "('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))"
+        ).code
         == "CONN_RESET"
     )
     assert text_finding("error during connect: lookup x: no such host").code == "CONN_DNS_FAILED"
@@ -262,7 +272,12 @@ REAL = [
 )
 async def test_f03_the_real_program_as_a_command(monkeypatch, command, answer, kind, word):
     """As a command of a Toolbox, against a loopback server, it has this kind and this word for the model."""
-    for name, value in (("LC_ALL", "C"), ("GIT_TERMINAL_PROMPT", "0"), ("NO_PROXY", "*"), ("no_proxy", "*")):
+    for name, value in (
+        ("LC_ALL", "C"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("NO_PROXY", "*"),
+        ("no_proxy", "*"),
+    ):
         monkeypatch.setenv(name, value)
     toolbox = rb.agent.Toolbox(rb.Policy(rb.Timeout(30, thread=True)))
     with _server(answer) as port:

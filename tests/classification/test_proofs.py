@@ -49,7 +49,11 @@ def classes():
     for name in MODULES:
         module = pytest.importorskip(name)
         for cls in list(vars(module).values()):
-            if inspect.isclass(cls) and issubclass(cls, Exception) and not issubclass(cls, rb.BridgeError):
+            if (
+                inspect.isclass(cls)
+                and issubclass(cls, Exception)
+                and not issubclass(cls, rb.BridgeError)
+            ):
                 yield cls
 
 
@@ -86,7 +90,12 @@ def test_a_status_proves_what_its_specification_says(status):
 
 def test_a_number_of_json_rpc_proves_what_its_specification_says():
     """-32700 and -32601 are proofs; a peer's own `executed: no` is not, and neither is `retryable: true`."""
-    data_of_peers = ({}, {"retryable": True}, {"executed": "no"}, {"retryable": True, "type": "TIMEOUT"})
+    data_of_peers = (
+        {},
+        {"retryable": True},
+        {"executed": "no"},
+        {"retryable": True, "type": "TIMEOUT"},
+    )
     for number, data in product(range(-32768, -31999), data_of_peers):
         failure = rb.Failure.from_mcp({"code": number, "message": "no", "data": data})
         proof = {-32700: "rpc_not_parsed", -32601: "rpc_unknown_method"}.get(number, "")

@@ -13,7 +13,17 @@ from google import genai
 from resilient_bridge.classification import classify
 from tests.rows import each_row
 
-from .edges import answering, garbled, of_anthropic, of_google, of_openai, raised, raising, row, streaming
+from .edges import (
+    answering,
+    garbled,
+    of_anthropic,
+    of_google,
+    of_openai,
+    raised,
+    raising,
+    row,
+    streaming,
+)
 
 
 pytestmark = pytest.mark.requirement("S6")
@@ -43,7 +53,9 @@ SDKS = {"openai": of_openai, "anthropic": of_anthropic}
 def test_every_status_of_an_sdk(wanted, statuses, sdk):
     """Each status has the row's verdict, with the provider's id and the status in the details."""
     for status in statuses:
-        error = SDKS[sdk](answering(status, {"error": {"type": "x", "message": "the provider's words"}}))
+        error = SDKS[sdk](
+            answering(status, {"error": {"type": "x", "message": "the provider's words"}})
+        )
         assert type(error).__module__.partition(".")[0] == sdk
         assert (status, row(error)) == (status, wanted)
         details = classify(error).details
@@ -84,7 +96,9 @@ QUOTA = "insufficient_quota billing_hard_limit_reached organization_spend_limit_
 @pytest.mark.parametrize("code", QUOTA.split())
 def test_429_with_a_quota_code(code):
     """`429 + insufficient_quota …` is final, whatever the headers say: a person has to act."""
-    failure = classify(of_openai(answering(429, _openai_body(code), x_should_retry="true", retry_after="1")))
+    failure = classify(
+        of_openai(answering(429, _openai_body(code), x_should_retry="true", retry_after="1"))
+    )
     assert (failure.retryable, failure.executed, failure.details["reason"]) == (
         False,
         "maybe",
@@ -130,7 +144,11 @@ def test_anthropic_codes(status, body, again, reason):
 def test_what_the_request_itself_is_to_blame_for(code, suggestion):
     """`context_length_exceeded`, `content_policy_violation` and `model_not_found` are final, with a suggestion."""
     failure = classify(of_openai(answering(400, _openai_body(code))))
-    assert (failure.retryable, failure.category, failure.details["reason"]) == (False, "UPSTREAM", code)
+    assert (failure.retryable, failure.category, failure.details["reason"]) == (
+        False,
+        "UPSTREAM",
+        code,
+    )
     assert suggestion in failure.suggestions[0]
 
 
@@ -158,7 +176,9 @@ STREAMED = {
 @each_row(("kind", "wanted"), STREAMED.items())
 def test_an_error_inside_a_stream(kind, wanted):
     """The status is 200 or none: type and code decide; a started stream may have run."""
-    openai_error = of_openai(streaming({"error": {"message": "m", "type": kind, "code": None}}), stream=True)
+    openai_error = of_openai(
+        streaming({"error": {"message": "m", "type": kind, "code": None}}), stream=True
+    )
     assert type(openai_error) is openai.APIError
     assert row(openai_error) == wanted
     anthropic_error = of_anthropic(streaming(_anthropic_body(kind), name="error"), stream=True)
@@ -254,7 +274,14 @@ GOOGLE = {
 
 
 def _google(status: int, word: str, *details: dict[str, object]) -> dict[str, object]:
-    return {"error": {"code": status, "message": "Quota exceeded", "status": word, "details": list(details)}}
+    return {
+        "error": {
+            "code": status,
+            "message": "Quota exceeded",
+            "status": word,
+            "details": list(details),
+        }
+    }
 
 
 @pytest.mark.parametrize(("status", "wanted"), GOOGLE.values(), ids=GOOGLE)
@@ -280,14 +307,19 @@ def test_google_tells_the_wait_and_the_day_in_the_body():
     assert classify(of_google(answering(429, exhausted))).retry_after == 14.5
     assert classify(of_google(answering(429, exhausted, retry_after="2"))).retry_after == 2.0
     daily = classify(of_google(answering(429, _google(429, "RESOURCE_EXHAUSTED", info, day))))
-    assert (daily.retryable, daily.retry_after, daily.details["reason"]) == (False, None, "quota_exhausted")
+    assert (daily.retryable, daily.retry_after, daily.details["reason"]) == (
+        False,
+        None,
+        "quota_exhausted",
+    )
     assert row(of_google(answering(400, _google(400, "INVALID_ARGUMENT", key)))) == "AUTH no maybe"
     assert row(of_google(raising(httpx2.ConnectError("x")))) == "TRANSPORT yes no"
     assert row(of_google(raising(httpx2.ReadTimeout("")))) == "TIMEOUT yes maybe"
 
 
 @pytest.mark.parametrize(
-    ("code", "wanted"), [(1011, "UPSTREAM yes maybe"), (1008, "AUTH no maybe"), (1007, "PROTOCOL no maybe")]
+    ("code", "wanted"),
+    [(1011, "UPSTREAM yes maybe"), (1008, "AUTH no maybe"), (1007, "PROTOCOL no maybe")],
 )
 def test_google_tells_a_websocket_close_as_a_status(code, wanted):
     """Its live API puts the close code in the field of the HTTP status."""
@@ -309,7 +341,11 @@ def test_the_provider_of_the_seed_reads_like_this():
 def test_f08_a_wrong_key_is_no_expired_token():
     """With the bodies of openai and anthropic, from their clients and from a plain HTTP client, the advice is to fix the key."""
     wrong = {
-        "error": {"code": "invalid_api_key", "type": "invalid_request_error", "message": "Incorrect API key"}
+        "error": {
+            "code": "invalid_api_key",
+            "type": "invalid_request_error",
+            "message": "Incorrect API key",
+        }
     }
     anthropic_body = {
         "type": "error",
@@ -350,7 +386,9 @@ def test_f04_missing_keys_and_names(monkeypatch):
     }
     for provider, make in makers.items():
         failure = classify(raised(make))
-        assert (failure.category, failure.details.get("provider_id")) == ("CONFIG", provider), failure
+        assert (failure.category, failure.details.get("provider_id")) == ("CONFIG", provider), (
+            failure
+        )
         assert failure.suggestions == ("set the provider's api key",)
     odd = classify(openai.OpenAIError("odd"))
     assert (odd.category, odd.retryable, odd.message) == (
@@ -364,7 +402,11 @@ def test_f04_missing_keys_and_names(monkeypatch):
 @pytest.mark.requirement("S6")
 def test_f04_googles_network_errors_name_the_provider():
     """google-genai does not wrap its HTTP library's errors: its frames in the traceback name the provider."""
-    for error in (httpx2.ConnectError("x"), httpx2.ReadTimeout("x"), httpx2.RemoteProtocolError("x")):
+    for error in (
+        httpx2.ConnectError("x"),
+        httpx2.ReadTimeout("x"),
+        httpx2.RemoteProtocolError("x"),
+    ):
         failure = classify(of_google(raising(error)))
         assert failure.details.get("provider_id") == "google-gemini", failure
     assert "provider_id" not in classify(httpx2.ConnectError("x")).details

@@ -56,7 +56,9 @@ def test_a_number(what):
     """An HTTP status, of an answer and of an exception; close and JSON-RPC codes likewise."""
     response = httpx.Response(418, request=httpx.Request("GET", "http://host/"))
     with classify.register(what, kind=Kind.TRANSIENT, suggestions=["brew"]):
-        assert classify(httpx.HTTPStatusError("x", request=response.request, response=response)).retryable
+        assert classify(
+            httpx.HTTPStatusError("x", request=response.request, response=response)
+        ).retryable
         assert classify(response).suggestions == ("brew",)
     with classify.register(-32002, kind=Kind.TRANSIENT):
         assert classify({"jsonrpc": "2.0", "error": {"code": -32002, "message": "m"}}).retryable
@@ -81,14 +83,20 @@ def test_only_the_fields_named_change():
         below = httpx.ConnectError("x")
         below.__cause__ = ConnectionRefusedError(111, "x")
         assert not classify(below).retryable
-    for kind, code in ((Kind.TRANSIENT, "SYS_UNAVAILABLE"), (Kind.CORRUPTION, "PROTO_INVALID_MESSAGE")):
+    for kind, code in (
+        (Kind.TRANSIENT, "SYS_UNAVAILABLE"),
+        (Kind.CORRUPTION, "PROTO_INVALID_MESSAGE"),
+    ):
         with classify.register(Busy, kind=kind):
             assert classify(Busy("x")).code == code
     for category in Category:
         with classify.register(Busy, category=category):
             assert classify(Busy("x")).category is category
     with classify.register(Busy, executed=Executed.NO):
-        assert (classify(Busy("x")).code, classify(Busy("x")).executed) == ("SYS_INTERNAL_ERROR", "no")
+        assert (classify(Busy("x")).code, classify(Busy("x")).executed) == (
+            "SYS_INTERNAL_ERROR",
+            "no",
+        )
 
 
 def test_the_most_specific_wins_then_the_later():

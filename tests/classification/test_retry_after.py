@@ -17,7 +17,11 @@ from tests.rows import each_row
 
 
 NOW = 1559559600.0  # 2019-06-03 11:00:00 UTC
-DATES = ("Mon, 03 Jun 2019 11:30:12 GMT", "Monday, 03-Jun-19 11:30:12 GMT", "Mon Jun  3 11:30:12 2019")
+DATES = (
+    "Mon, 03 Jun 2019 11:30:12 GMT",
+    "Monday, 03-Jun-19 11:30:12 GMT",
+    "Mon Jun  3 11:30:12 2019",
+)
 
 
 @pytest.fixture(params=["UTC", "Asia/Tokyo", "America/New_York"])

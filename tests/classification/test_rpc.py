@@ -96,7 +96,11 @@ def test_data_that_is_not_as_agreed_says_nothing(data):
 def test_a_session_that_is_gone(code, message):
     """-32600, or 32600 of mcp 1: SESS_NOT_FOUND, session_valid False."""
     failure = classify({"jsonrpc": "2.0", "error": {"code": code, "message": message}})
-    assert (failure.code, failure.session_valid, failure.retryable) == ("SESS_NOT_FOUND", False, False)
+    assert (failure.code, failure.session_valid, failure.retryable) == (
+        "SESS_NOT_FOUND",
+        False,
+        False,
+    )
 
 
 async def test_a_session_that_a_restarted_server_forgot():
@@ -150,13 +154,21 @@ def _result(text: str = "", structured: object = None) -> CallToolResult:
 @pytest.mark.requirement("S2")
 def test_what_a_failed_tool_tells():
     """Structured content first, then its text as JSON, then the text; as mcp's object or as plain data."""
-    fields = {"type": "TIMEOUT", "retryable": True, "sessionValid": True, "retryAfter": 3, "message": "slow"}
+    fields = {
+        "type": "TIMEOUT",
+        "retryable": True,
+        "sessionValid": True,
+        "retryAfter": 3,
+        "message": "slow",
+    }
     for answer in (_result(structured=fields), _result(structured={"error": fields}), {"isError": True, "structuredContent": fields}):  # fmt: skip
         failure = classify(answer)
         assert (failure.category, failure.retryable, failure.retry_after) == ("TIMEOUT", True, 3.0)
     line = Failure.of("SYS_RATE_LIMITED", retry_after=4).to_llm()
     assert classify(_result(line)).code == "SYS_RATE_LIMITED"
-    assert classify({"isError": True, "content": [{"type": "text", "text": line}]}).retry_after == 4.0
+    assert (
+        classify({"isError": True, "content": [{"type": "text", "text": line}]}).retry_after == 4.0
+    )
     by_text = classify(_result("Error: connect ECONNREFUSED 127.0.0.1:80"))
     assert (by_text.retryable, by_text.executed) == (True, "maybe")
 
@@ -176,7 +188,9 @@ def test_execution_errors(code, ours, hint):
         failure = classify(_result(structured=structured))
         assert (failure.code, failure.details["wire_code"]) == (ours, code)
         assert hint in failure.suggestions[0]
-    assert classify(_result(structured={"code": "CSP_BLOCKED"})).details["fallback"] == {"world": "isolated"}
+    assert classify(_result(structured={"code": "CSP_BLOCKED"})).details["fallback"] == {
+        "world": "isolated"
+    }
     assert classify(_result(structured={"code": "CSP_BLOCKED"})).executed == "maybe"
 
 
@@ -208,17 +222,24 @@ def test_there_and_back(category):
 
 @pytest.mark.requirement("S2")
 @pytest.mark.parametrize(
-    "error", [{}, {"code": 1}, {"code": "x", "message": 7}, {"code": True}, {"code": 10**400}, None, []]
+    "error",
+    [{}, {"code": 1}, {"code": "x", "message": 7}, {"code": True}, {"code": 10**400}, None, []],
 )
 def test_what_is_no_error_object_is_internal(error):
     """Anything else is INTERNAL, -32603 and not retryable, and nothing raises."""
     failure = Failure.from_mcp(error)
-    assert (failure.category, failure.retryable, failure.to_mcp()["code"]) == ("INTERNAL", False, -32603)
+    assert (failure.category, failure.retryable, failure.to_mcp()["code"]) == (
+        "INTERNAL",
+        False,
+        -32603,
+    )
 
 
 def test_a_certificate_stays_bad_whatever_a_peer_says():
     """`retryable: true` is believed, except of a failed verification."""
     data = {"code": "CONN_TLS_HANDSHAKE_FAILED", "retryable": True}
     assert not Failure.from_mcp({"code": -32000, "message": "m", "data": data}).retryable
-    made_up = Failure.from_mcp({"code": -32000, "data": {"code": "TOOL_OF_THEIRS", "retryable": True}})
+    made_up = Failure.from_mcp(
+        {"code": -32000, "data": {"code": "TOOL_OF_THEIRS", "retryable": True}}
+    )
     assert (made_up.code, made_up.kind) == ("TOOL_OF_THEIRS", Kind.TRANSIENT)

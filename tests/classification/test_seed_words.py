@@ -115,10 +115,16 @@ def test_k12_the_texts_of_an_execution_error_have_its_hint(text):
     code, word = EXECUTIONS[text]
     typed = _typed(text)
     assert typed is not None
-    for failure in (classify(RuntimeError(text)), typed, classify({"success": False, "error": text})):
+    for failure in (
+        classify(RuntimeError(text)),
+        typed,
+        classify({"success": False, "error": text}),
+    ):
         assert failure.code == code
         assert word in failure.suggestions[0]
-        assert failure.details.get("fallback") == ({"world": "isolated"} if "isolated" in word else None)
+        assert failure.details.get("fallback") == (
+            {"world": "isolated"} if "isolated" in word else None
+        )
     assert classify(RuntimeError(text)).executed is not rb.errors.Executed.NO
 
 

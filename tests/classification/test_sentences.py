@@ -19,7 +19,10 @@ CONTEXT = [
     (500, "requested tokens (5000) exceed context window of 4096"),
     (400, "Requested tokens (3500) exceed context window of 2048"),
     (400, "The total number of tokens in your request (150000) is over the limit of 128000"),
-    (400, "Your input exceeds the context window of this model. Please adjust your input and try again."),
+    (
+        400,
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+    ),
     (400, "Input token length 33000 is longer than maximum 32768"),
     (413, "Request body too large for gpt-4o model. Max size: 8000 tokens."),
     (400, "prompt token length is 10000, max is 8192"),
@@ -33,7 +36,10 @@ CONTEXT = [
     (400, "Sequence length 9000 exceeds model maximum of 8192 tokens"),
     (400, "Input tokens exceed limit"),
     (400, "Total tokens 200000 exceed model limit 128000"),
-    (400, "input validation failed: prompt has 9000 tokens which does not fit into the 8192 token window"),
+    (
+        400,
+        "input validation failed: prompt has 9000 tokens which does not fit into the 8192 token window",
+    ),
     (400, "the request exceeds the context limit of the model"),
     (400, "Please reduce the number of tokens in your prompt. 9000 > 8000"),
     (400, "Input too large for model: 40000 tokens; limit is 32000"),
@@ -76,7 +82,10 @@ QUOTA = [
     (429, "You have used 100% of your monthly quota"),
     (429, "out of call volume quota. Quota will be replenished in 10.01:12:32."),
     (403, "Out of call volume quota. Quota will be replenished in 23:10:15."),
-    (401, "You have exceeded the MONTHLY quota for Requests on your current plan, BASIC. Upgrade your plan"),
+    (
+        401,
+        "You have exceeded the MONTHLY quota for Requests on your current plan, BASIC. Upgrade your plan",
+    ),
     (429, "The plan limit has been exceeded"),
     (403, "Not enough balance to perform this operation"),
     (402, "Account overdue"),
@@ -176,7 +185,11 @@ def _answer(status: int, message: str, **error: str) -> Failure:
 @each_row(("status", "message"), QUOTA + CONTEXT + MODEL)
 def test_an_unlisted_sentence(status, message):
     """A thing and what became of it, near each other and in either order, in English and Chinese."""
-    groups = {"quota_exhausted": QUOTA, "context_length_exceeded": CONTEXT, "model_not_found": MODEL}
+    groups = {
+        "quota_exhausted": QUOTA,
+        "context_length_exceeded": CONTEXT,
+        "model_not_found": MODEL,
+    }
     wanted = next(reason for reason, rows in groups.items() if (status, message) in rows)
     failure = _answer(status, message)
     assert (failure.code, failure.details.get("reason")) == ("SYS_UPSTREAM_REJECTED", wanted)
@@ -194,13 +207,21 @@ def test_an_unlisted_name(reason):
     """Names are read by their words, in any way of joining them."""
     for name in NAMES[reason].split():
         failure = _answer(400, "x", code=name)
-        got = failure.details.get("reason") or ("rate" if failure.code == "SYS_RATE_LIMITED" else "")
+        got = failure.details.get("reason") or (
+            "rate" if failure.code == "SYS_RATE_LIMITED" else ""
+        )
         assert got == reason, name
 
 
 @each_row(
     "name",
-    ["bad_request_error", "InvalidParameter", "token_expired", "max_tokens_exceeded", "request_timeout"],
+    [
+        "bad_request_error",
+        "InvalidParameter",
+        "token_expired",
+        "max_tokens_exceeded",
+        "request_timeout",
+    ],
 )
 def test_other_names_say_nothing(name):
     """A request, a token or a maximum alone is no limit."""
@@ -212,7 +233,11 @@ def test_other_names_say_nothing(name):
 def test_ordinary_language(text):
     """One of the words alone is neither a quota nor a context nor a rate: in an exception, or under 400, 403 and 500."""
     assert classify(RuntimeError(text)).code == "SYS_INTERNAL_ERROR"
-    for status, code in ((400, "SYS_UPSTREAM_REJECTED"), (403, "AUTH_FORBIDDEN"), (500, "SYS_UNAVAILABLE")):
+    for status, code in (
+        (400, "SYS_UPSTREAM_REJECTED"),
+        (403, "AUTH_FORBIDDEN"),
+        (500, "SYS_UNAVAILABLE"),
+    ):
         failure = _answer(status, text)
         assert (failure.code, failure.details.get("reason")) == (code, None)
 
@@ -247,7 +272,10 @@ def test_words_with_another_meaning(text, code):
 )
 def test_the_beginning_of_a_text(text, code, wait):
     """A status or a name at the beginning is one, a count is none."""
-    assert (classify(RuntimeError(text)).code, classify(RuntimeError(text)).retry_after) == (code, wait)
+    assert (classify(RuntimeError(text)).code, classify(RuntimeError(text)).retry_after) == (
+        code,
+        wait,
+    )
 
 
 @each_row(
@@ -275,7 +303,10 @@ def test_a_wait_by_its_name_or_in_words(body, wait):
 @each_row(
     ("body", "says"),
     [
-        ({"errors": ["Maximum size reached here"], "message": "error"}, "Maximum size reached here"),
+        (
+            {"errors": ["Maximum size reached here"], "message": "error"},
+            "Maximum size reached here",
+        ),
         ({"status": {"error_message": "the words"}}, "the words"),
         ({"fault": {"faultstring": "the words"}}, "the words"),
         ({"errors": {"prompt": ["is not good"]}}, "prompt: is not good"),
@@ -285,17 +316,30 @@ def test_a_wait_by_its_name_or_in_words(body, wait):
 )
 def test_the_servers_own_words_in_any_envelope(body, says):
     """The message is found by the names that servers give it, below any object."""
-    answer = httpx.Response(400, content=body) if isinstance(body, str) else httpx.Response(400, json=body)
+    answer = (
+        httpx.Response(400, content=body)
+        if isinstance(body, str)
+        else httpx.Response(400, json=body)
+    )
     assert says in classify(answer).message
 
 
 @each_row(
     ("body", "code"),
     [
-        ({"status": "0", "message": "NOTOK", "result": "Max rate limit reached (5/sec)"}, "SYS_RATE_LIMITED"),
+        (
+            {"status": "0", "message": "NOTOK", "result": "Max rate limit reached (5/sec)"},
+            "SYS_RATE_LIMITED",
+        ),
         ({"error_code": 18, "error_msg": "Open api qps request limit reached"}, "SYS_RATE_LIMITED"),
-        ({"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, "SYS_UPSTREAM_REJECTED"),
-        ({"Response": {"Error": {"Code": "RequestLimitExceeded", "Message": "x"}}}, "SYS_RATE_LIMITED"),
+        (
+            {"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}},
+            "SYS_UPSTREAM_REJECTED",
+        ),
+        (
+            {"Response": {"Error": {"Code": "RequestLimitExceeded", "Message": "x"}}},
+            "SYS_RATE_LIMITED",
+        ),
         ({"base_resp": {"status_code": 0, "status_msg": "success"}}, None),
         ({"code": 1, "msg": "created"}, None),
         ({"status": "ok", "message": "rate limit exceeded 5 times last week"}, None),
@@ -311,5 +355,12 @@ def test_a_refusal_under_200(body, code):
 @pytest.mark.parametrize("status", [400, 403])
 def test_it_says_that_it_passes(status):
     """`is_transient: true` beats a status that is final."""
-    body = {"error": {"message": "Please retry", "type": "OAuthException", "is_transient": True, "code": 2}}
+    body = {
+        "error": {
+            "message": "Please retry",
+            "type": "OAuthException",
+            "is_transient": True,
+            "code": 2,
+        }
+    }
     assert classify(httpx.Response(status, json=body)).retryable

@@ -40,12 +40,16 @@ def _aws(url: str, **options: object):
         retries={"total_max_attempts": 1}, connect_timeout=0.4, read_timeout=0.4, proxies={}
     )
     session = botocore.session.Session(profile=None, include_builtin_handlers=True)
-    return session.create_client("dynamodb", region_name="us-east-1", endpoint_url=url, config=config, **keys)
+    return session.create_client(
+        "dynamodb", region_name="us-east-1", endpoint_url=url, config=config, **keys
+    )
 
 
 def _answer(code: str, number: int) -> bytes:
     body = json.dumps({"__type": f"com.amazonaws.dynamodb#{code}", "message": "why"}).encode()
-    return status(f"{number} X", "Content-Type: application/x-amz-json-1.0", "Retry-After: 7", body=body)
+    return status(
+        f"{number} X", "Content-Type: application/x-amz-json-1.0", "Retry-After: 7", body=body
+    )
 
 
 AWS = {
@@ -109,7 +113,10 @@ def test_what_botocore_refuses_itself(wires: Wires, monkeypatch):
         _aws(wires.url("busy")).get_item()
     assert classify(caught.value).suggestions == ("correct the parameters it names",)
     missing = classify(botocore.exceptions.NoCredentialsError())
-    assert (missing.category, missing.suggestions) == ("CONFIG", ("set the access key, a profile or a role",))
+    assert (missing.category, missing.suggestions) == (
+        "CONFIG",
+        ("set the access key, a profile or a role",),
+    )
     assert classify(botocore.exceptions.NoRegionError()).category == "CONFIG"
 
 
@@ -181,7 +188,10 @@ async def test_grpc_aio(grpc_port):
         call = channel.unary_unary("/S/M", request_serializer=_same, response_deserializer=_same)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call(b"RESOURCE_EXHAUSTED", timeout=10)
-    assert (_row(classify(caught.value)), classify(caught.value).retry_after) == ("SYS_RATE_LIMITED yes", 1.5)
+    assert (_row(classify(caught.value)), classify(caught.value).retry_after) == (
+        "SYS_RATE_LIMITED yes",
+        1.5,
+    )
 
 
 def test_grpc_without_a_server(wires: Wires):

@@ -53,7 +53,9 @@ def _row(failure) -> str:
 
 @pytest.mark.requirement("R1")
 @pytest.mark.requirement("S1")
-@each_row(("status", "row"), [(status, row) for row, statuses in ROWS.items() for status in statuses])
+@each_row(
+    ("status", "row"), [(status, row) for row, statuses in ROWS.items() for status in statuses]
+)
 def test_every_status(status, row):
     """Each status has its category, is retryable or not, and has `executed=NO`."""
     failure = classify(_refused(status))
@@ -76,7 +78,10 @@ def test_a_proxy_is_read_the_same_way(status):
         (429, {"Retry_After": "12"}, 12.0),
         (
             503,
-            {"Retry_After": "Mon, 03 Jun 2019 11:30:12 GMT", "Date": "Mon, 03 Jun 2019 11:00:00 GMT"},
+            {
+                "Retry_After": "Mon, 03 Jun 2019 11:30:12 GMT",
+                "Date": "Mon, 03 Jun 2019 11:00:00 GMT",
+            },
             1812.0,
         ),
         (429, {"retry_after_ms": "1500", "Retry_After": "9"}, 1.5),
@@ -108,7 +113,12 @@ def test_f06_a_date_without_a_clock_counts_from_now():
 def test_a_header_that_came_twice():
     """websockets raises for a repeated header: the longest wait counts, a repeated `x-should-retry` is ignored."""
     headers = Headers(
-        [("Retry-After", "3"), ("Retry-After", "8"), ("x-should-retry", "true"), ("x-should-retry", "false")]
+        [
+            ("Retry-After", "3"),
+            ("Retry-After", "8"),
+            ("x-should-retry", "true"),
+            ("x-should-retry", "false"),
+        ]
     )
     assert classify(InvalidStatus(Response(429, "", headers))).retry_after == 8.0
 
@@ -125,7 +135,9 @@ def test_the_server_may_overrule_the_table(status, header, row):
 @pytest.mark.parametrize("status", [404, 410, 503, 200])
 def test_a_lost_session_in_the_body(status):
     """SESS_NOT_FOUND as an HTTP body, with its message and all its suggestions, whatever the status."""
-    failure = classify(_refused(status, json.dumps(NOT_FOUND).encode(), Content_Type="application/json"))
+    failure = classify(
+        _refused(status, json.dumps(NOT_FOUND).encode(), Content_Type="application/json")
+    )
     assert failure.code == "SESS_NOT_FOUND"
     assert failure.message == "Session 'sess-abc123' not found"
     assert failure.suggestions == tuple(NOT_FOUND["suggestions"])

@@ -48,7 +48,10 @@ def test_every_errno(name, row):
     [
         (ConnectionRefusedError(), "CONN_REFUSED TRANSPORT yes"),
         (ConnectionResetError("Cannot write to closing transport"), "CONN_RESET TRANSPORT yes"),
-        (ConnectionResetError(errno.EMFILE, "number beats class"), "CONN_RESOURCE_EXHAUSTED TRANSPORT yes"),
+        (
+            ConnectionResetError(errno.EMFILE, "number beats class"),
+            "CONN_RESOURCE_EXHAUSTED TRANSPORT yes",
+        ),
         (ConnectionError("Connection lost"), "CONN_RESET TRANSPORT yes"),
         (BrokenPipeError(), "CONN_RESET TRANSPORT yes"),
         (FileNotFoundError(), "SYS_CONFIG_INVALID CONFIG no"),
@@ -71,7 +74,10 @@ def test_a_class_decides_where_there_is_no_errno(error, row):
 @each_row(
     ("number", "row"),
     [
-        *((number, "CONN_DNS_FAILED TRANSPORT yes") for number in (-2, -3, -4, -5, 2, 8, 11001, 11002)),
+        *(
+            (number, "CONN_DNS_FAILED TRANSPORT yes")
+            for number in (-2, -3, -4, -5, 2, 8, 11001, 11002)
+        ),
         *((number, "CONN_DNS_FAILED CONFIG no") for number in (-1, -6, -7, -8, 3, 5, 9, 10, 10047)),
     ],
 )
@@ -198,10 +204,13 @@ async def test_a_host_with_several_addresses(monkeypatch):
 
 def test_the_least_hopeful_of_several_addresses_decides():
     """One address that needs a person outweighs one that may come back."""
-    text = f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] refused, [Errno {errno.EACCES}] denied"
+    text = (
+        f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] refused, [Errno {errno.EACCES}] denied"
+    )
     assert _row(classify(OSError(text))) == "SYS_CONFIG_INVALID CONFIG no"
     assert (
-        _row(classify(OSError("Multiple exceptions: none with a number"))) == "SYS_INTERNAL_ERROR INTERNAL no"
+        _row(classify(OSError("Multiple exceptions: none with a number")))
+        == "SYS_INTERNAL_ERROR INTERNAL no"
     )
 
 
@@ -257,7 +266,10 @@ def test_all_addresses_failed_says_its_cause(cause, code):
         (FileNotFoundError(), "refused by the operating system"),
         (TimeoutError("the index was not ready"), "timed out: the index was not ready"),
         (TimeoutError(), "timed out"),
-        (FileNotFoundError(2, "No such file", "token=s3cret-value"), "no such file: token=[redacted]"),
+        (
+            FileNotFoundError(2, "No such file", "token=s3cret-value"),
+            "no such file: token=[redacted]",
+        ),
     ],
 )
 def test_the_message_says_which_file_and_what(error, message):

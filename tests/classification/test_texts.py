@@ -30,7 +30,9 @@ TRANSIENT = """connect ECONNREFUSED 127.0.0.1:80|connect ETIMEDOUT 10.0.0.1:443|
 PERMANENT = """ENOENT: no such file or directory, open 'config.json'|EACCES: permission denied|EPERM
     |404 Not Found|403 Forbidden|Invalid argument|Syntax error near line 3|bash: foo: command not found
     |HTTP 400|status code 501|429 {"error": {"code": "insufficient_quota"}} HTTP 429"""
-CORRUPT = "Unexpected token < in JSON at position 0|Invalid JSON|Schema validation failed|State mismatch"
+CORRUPT = (
+    "Unexpected token < in JSON at position 0|Invalid JSON|Schema validation failed|State mismatch"
+)
 PARTIAL = "Operation incomplete|operation incomplete: 3 of 5 written"
 NOTHING = """processed 429 rows|429|row 503 of 504|error 4290|EBUSYBODY|preECONNREFUSED|econnrefused|the account is locked
     |relocked|status 200|HTTP 200 OK|generate limits|x429 Too Many Requests|in chapter 404 Not Foundation|LOCKED_BY_USER"""
@@ -81,7 +83,11 @@ def test_where_a_number_or_a_word_means_nothing(text):
 def test_a_defect_stays_a_defect_whatever_it_says(cls):
     """The text counts only where there is nothing else: a TypeError about a connection is a TypeError."""
     failure = classify(cls("connect ECONNREFUSED 127.0.0.1:80"))
-    assert (failure.code, failure.category, failure.retryable) == ("SYS_INTERNAL_ERROR", "INTERNAL", False)
+    assert (failure.code, failure.category, failure.retryable) == (
+        "SYS_INTERNAL_ERROR",
+        "INTERNAL",
+        False,
+    )
 
 
 def subclass(base, package="tests"):
@@ -103,7 +109,14 @@ BASES = [
 @each_row(
     "text",
     [
-        *(*_each(TRANSIENT), *_each(PERMANENT), CORRUPT, PARTIAL, "SESS_NOT_FOUND", "label too long: idna"),
+        *(
+            *_each(TRANSIENT),
+            *_each(PERMANENT),
+            CORRUPT,
+            PARTIAL,
+            "SESS_NOT_FOUND",
+            "label too long: idna",
+        ),
         "No API key was provided. Please pass a valid API key.",  # google-genai's, in a plain ValueError
     ],
 )
@@ -112,7 +125,11 @@ def test_k02_a_class_of_the_users_is_never_judged_by_its_words(base, text):
     """The same verdict whatever it says: that of its base, by type, or none."""
     mine = subclass(base)
     silent, spoken = classify(mine("")), classify(mine(text))
-    assert (spoken.code, spoken.kind, spoken.category) == (silent.code, silent.kind, silent.category)
+    assert (spoken.code, spoken.kind, spoken.category) == (
+        silent.code,
+        silent.kind,
+        silent.category,
+    )
     if not issubclass(base, ConnectionError | httpx.ProxyError | aiohttp.ClientError | OSError):
         assert (spoken.code, spoken.retryable) == ("SYS_INTERNAL_ERROR", False)
         assert text[:30].split("'")[0] in spoken.message
@@ -171,7 +188,12 @@ def test_k02_a_class_that_is_registered_is_read():
     [
         ("sqlite3", "OperationalError", "database is locked", "CONN_RESOURCE_EXHAUSTED"),
         ("psycopg", "OperationalError", "server closed the connection unexpectedly", "CONN_RESET"),
-        ("redis", "ConnectionError", "Error 111 connecting to h:1. Connection refused.", "CONN_REFUSED"),
+        (
+            "redis",
+            "ConnectionError",
+            "Error 111 connecting to h:1. Connection refused.",
+            "CONN_REFUSED",
+        ),
         ("fastmcp", "ToolError", "connect ECONNREFUSED 127.0.0.1:80", "CONN_REFUSED"),
         ("requests", "ConnectionError", "connection reset by peer", "CONN_RESET"),
     ],
@@ -191,7 +213,10 @@ def test_what_pydantic_raises_is_internal():
 
     with pytest.raises(ValidationError) as caught:
         ErrorData.model_validate({})
-    assert (classify(caught.value).category, classify(caught.value).retryable) == ("INTERNAL", False)
+    assert (classify(caught.value).category, classify(caught.value).retryable) == (
+        "INTERNAL",
+        False,
+    )
 
 
 def test_the_class_beats_the_text():

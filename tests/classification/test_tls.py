@@ -79,7 +79,10 @@ def test_a_revoked_certificate_is_named(authority, client_context, handshake, tm
     issuer = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
     key = serialization.load_pem_private_key(authority.private_key_pem.bytes(), None)
     entry = (
-        x509.RevokedCertificateBuilder().serial_number(shown.serial_number).revocation_date(NOW - DAY).build()
+        x509.RevokedCertificateBuilder()
+        .serial_number(shown.serial_number)
+        .revocation_date(NOW - DAY)
+        .build()
     )
     revoked = (
         x509.CertificateRevocationListBuilder()
@@ -93,7 +96,9 @@ def test_a_revoked_certificate_is_named(authority, client_context, handshake, tm
     listed.write_bytes(revoked.public_bytes(serialization.Encoding.PEM))
     client_context.load_verify_locations(listed)
     client_context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    _final(handshake(client_context, server_context(certificate)), "REVOKED", "regenerate_certificates")
+    _final(
+        handshake(client_context, server_context(certificate)), "REVOKED", "regenerate_certificates"
+    )
 
 
 @pytest.mark.real
@@ -135,14 +140,18 @@ def _fed(context: ssl.SSLContext, answer: bytes | None) -> ssl.SSLError:
 @pytest.mark.real
 def test_a_port_that_does_not_speak_tls_is_a_protocol_error(client_context):
     """A plain HTTP server answers in clear text."""
-    _final(_fed(client_context, b"HTTP/1.1 400 Bad Request\r\n\r\n"), "PROTOCOL", "check_tls_versions")
+    _final(
+        _fed(client_context, b"HTTP/1.1 400 Bad Request\r\n\r\n"), "PROTOCOL", "check_tls_versions"
+    )
 
 
 @pytest.mark.real
 def test_a_handshake_that_was_cut_is_repeated(client_context):
     """End of file in the middle of it says nothing about the certificate."""
     error = _fed(client_context, None)
-    assert isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))  # which of the two depends on timing
+    assert isinstance(
+        error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+    )  # which of the two depends on timing
     failure = classify(error)
     assert (failure.code, failure.retryable) == ("CONN_RESET", True)
 
@@ -187,7 +196,9 @@ def test_a_pin_mismatch_is_named():
         certificate_reason = "PIN_MISMATCH"
         verify_code = 0
 
-    _final(PinMismatch(1, "wanted sha256:aa, got sha256:bb"), "PIN_MISMATCH", "confirm_pinning_hash")
+    _final(
+        PinMismatch(1, "wanted sha256:aa, got sha256:bb"), "PIN_MISMATCH", "confirm_pinning_hash"
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,9 @@ def expired_server(authority):
     """A TLS server whose certificate ran out yesterday; gives its port."""
     yesterday = datetime.now(UTC) - timedelta(days=1)
     context = server_context(
-        authority.issue_cert("localhost", not_before=yesterday - timedelta(days=9), not_after=yesterday)
+        authority.issue_cert(
+            "localhost", not_before=yesterday - timedelta(days=9), not_after=yesterday
+        )
     )
 
     def serve(listener: socket.socket) -> None:
@@ -86,10 +88,18 @@ def _chain(*errors: BaseException) -> BaseException:
         (_chain(httpx.ConnectError("x"), KeyError("x")), "CONN_UNREACHABLE"),
         (_chain(httpx.ReadTimeout(""), asyncio.CancelledError()), "CONN_TIMEOUT"),
         (_chain(httpx.ReadError("x"), asyncio.CancelledError()), "CONN_RESET"),
-        (_chain(httpx.ReadError("x"), BaseExceptionGroup("g", [asyncio.CancelledError()])), "CONN_RESET"),
-        (_chain(httpx.ConnectError("x"), ExceptionGroup("g", [ConnectionRefusedError()])), "CONN_REFUSED"),
         (
-            _chain(httpx.ConnectError("x"), socket.gaierror(-2, "x"), ssl.SSLCertVerificationError()),
+            _chain(httpx.ReadError("x"), BaseExceptionGroup("g", [asyncio.CancelledError()])),
+            "CONN_RESET",
+        ),
+        (
+            _chain(httpx.ConnectError("x"), ExceptionGroup("g", [ConnectionRefusedError()])),
+            "CONN_REFUSED",
+        ),
+        (
+            _chain(
+                httpx.ConnectError("x"), socket.gaierror(-2, "x"), ssl.SSLCertVerificationError()
+            ),
             "CONN_DNS_FAILED",
         ),
         (_chain(ValueError("x"), ssl.SSLCertVerificationError()), "SYS_INTERNAL_ERROR"),

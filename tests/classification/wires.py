@@ -41,7 +41,14 @@ def answering(answer: bytes) -> Serve:
 
 def status(line: str, *headers: str, body: bytes = b"") -> bytes:
     """A whole answer."""
-    lines = (f"HTTP/1.1 {line}", *headers, f"Content-Length: {len(body)}", "Connection: close", "", "")
+    lines = (
+        f"HTTP/1.1 {line}",
+        *headers,
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        "",
+        "",
+    )
     return "\r\n".join(lines).encode() + body
 
 

@@ -44,7 +44,9 @@ def test_runs_follow_their_seed(capsys):
     runs = [line.partition(": ") for line in out.splitlines()[-2:]]
     assert [head for head, _, _ in runs] == ["seed 7", "seed 8"]
     for seed, (_, _, waits) in zip((7, 8), runs, strict=True):
-        assert list(map(float, waits.split())) == pytest.approx(schedule.sample(4, seed=seed), abs=0.001)
+        assert list(map(float, waits.split())) == pytest.approx(
+            schedule.sample(4, seed=seed), abs=0.001
+        )
     assert "\nseed 3: " in _run(capsys, "decorrelated(1)", "--seed", "3")[1]
     assert "seed" not in _run(capsys, "decorrelated(1)")[1]
     assert "seed" not in _run(capsys, "decorrelated(1)", "--seed", "3", "--samples", "0")[1]
@@ -67,7 +69,9 @@ def test_the_data_are_one_object_on_one_line(capsys):
     assert [row["longest"] for row in data["waits"]] == [1, 2, 3]
     assert [row["total"] for row in data["waits"]] == [1, 3, 6]
     assert all(row["shortest"] <= row["mean"] <= row["longest"] for row in data["waits"])
-    assert data["samples"] == [{"seed": 1, "waits": Backoff.exponential(1, cap=3).sample(3, seed=1)}]
+    assert data["samples"] == [
+        {"seed": 1, "waits": Backoff.exponential(1, cap=3).sample(3, seed=1)}
+    ]
 
 
 def test_the_picture_is_80_columns_wide_in_a_pipe(capsys):
@@ -161,7 +165,9 @@ def test_an_output_that_breaks_is_no_traceback(target):
         os.close(reader)
     try:
         command = [*PYTHON, "-m", "resilient_bridge", "backoff", "default"]
-        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+        done = subprocess.run(
+            command, stdout=out, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT
+        )
     finally:
         os.close(out)
     words = "resilient-bridge backoff: cannot write the output: no space left on device\n"

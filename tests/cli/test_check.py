@@ -62,7 +62,11 @@ def test_a_good_file_lists_what_the_program_has_to_give(check):
     code, out, _ = check(GOOD)
     assert code == 0
     assert out.splitlines()[1:] == ["policies: search", "to be given as names=: Busy, reload"]
-    assert json.loads(check(GOOD, "--json")[1]) == {"ok": True, "warnings": [], "names": ["Busy", "reload"]}
+    assert json.loads(check(GOOD, "--json")[1]) == {
+        "ok": True,
+        "warnings": [],
+        "names": ["Busy", "reload"],
+    }
     assert "did you mean transient?" in check(GOOD.replace("transient", "transiant"))[2]
 
 
@@ -83,7 +87,10 @@ def test_explain_prints_each_setting_with_its_source(check, monkeypatch):
     assert lines["reconnect.on_exhausted"] == '"raise" preset recursor'
     assert lines["policies.search.timeout.seconds"].startswith("[5.0]")
     settings = json.loads(check(GOOD, "--explain", "--json")[1])["settings"]
-    assert settings["reconnect.backoff"] == {"value": "steps(1, 2, 5, 10, 30)", "source": "preset recursor"}
+    assert settings["reconnect.backoff"] == {
+        "value": "steps(1, 2, 5, 10, 30)",
+        "source": "preset recursor",
+    }
 
 
 def test_a_file_that_is_not_there_is_wrong_usage(check, capsys):

@@ -42,7 +42,9 @@ def test_it_prints_what_explain_says(capsys):
     """
     code, out, err = _run(capsys, "SESS_NOT_FOUND")
     assert (code, err) == (0, "")
-    assert out == rb.Failure.of("SESS_NOT_FOUND", executed=rb.errors.Executed.MAYBE).explain() + "\n"
+    assert (
+        out == rb.Failure.of("SESS_NOT_FOUND", executed=rb.errors.Executed.MAYBE).explain() + "\n"
+    )
 
 
 def test_the_data_are_those_of_the_failure(capsys):
@@ -130,7 +132,10 @@ def test_an_option_says_what_it_is(capsys, argv, code, details):
 def test_a_number_alone_says_how_it_was_read(capsys):
     """On stderr, so that the explanation stays what it is; an option says it without a guess."""
     code, out, err = _run(capsys, "429")
-    assert (code, err) == (0, "resilient-bridge classify: read as an HTTP status, as with --status 429\n")
+    assert (code, err) == (
+        0,
+        "resilient-bridge classify: read as an HTTP status, as with --status 429\n",
+    )
     assert _run(capsys, "--status", "429") == (0, out, "")
     assert "--close-code 1011" in _run(capsys, "1011")[2]
     assert "--exit-code 137" in _run(capsys, "137")[2]
@@ -153,7 +158,8 @@ def test_success_is_no_failure(capsys, argv):
 
 
 @pytest.mark.parametrize(
-    "argv", [["--status", "503"], ["503"], ["SYS_RATE_LIMITED"], ["read ETIMEDOUT"], ["--mcp", "-32001"]]
+    "argv",
+    [["--status", "503"], ["503"], ["SYS_RATE_LIMITED"], ["read ETIMEDOUT"], ["--mcp", "-32001"]],
 )
 def test_a_retry_after_is_the_wait(capsys, argv):
     """Seconds, or a date that is counted from now."""
@@ -169,7 +175,10 @@ def test_a_retry_after_for_what_cannot_be_repeated_says_nothing(capsys):
     for what in (["SESS_CLOSED"], ["--status", "400"], ["--close-code", "1002"]):
         _, out, err = _run(capsys, *what, "--retry-after", "30")
         assert "30" not in out
-        assert err == "resilient-bridge classify: --retry-after says nothing here: repeating does not help\n"
+        assert (
+            err
+            == "resilient-bridge classify: --retry-after says nothing here: repeating does not help\n"
+        )
     assert _json(capsys, "--status", "413", "--retry-after", "30")["retry_after"] == 30
 
 
@@ -221,7 +230,13 @@ def test_wrong_options_end_with_two(capsys, argv):
 @pytest.mark.real
 def test_any_bytes_and_any_terminal_are_fine():
     """Bytes that are no UTF-8 on the command line, and an output that knows only ASCII."""
-    command = [*PYTHON, "-m", "resilient_bridge", "classify", b"caf\xc3\xa9 \xff: connection refused"]
+    command = [
+        *PYTHON,
+        "-m",
+        "resilient_bridge",
+        "classify",
+        b"caf\xc3\xa9 \xff: connection refused",
+    ]
     plain = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, check=False, env=plain, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, b"")

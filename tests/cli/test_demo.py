@@ -38,8 +38,12 @@ def _run(capsys, *argv):
 
 # ---- the plan
 def _plan(faults, duration, seed):
-    arguments = argparse.Namespace(faults=faults, crash=None, mcp=False, duration=duration, seed=seed)
-    return demo.Demo(arguments, BridgeServer(), FaultProxy("127.0.0.1", 1), demo.Screen(io.StringIO())).plan
+    arguments = argparse.Namespace(
+        faults=faults, crash=None, mcp=False, duration=duration, seed=seed
+    )
+    return demo.Demo(
+        arguments, BridgeServer(), FaultProxy("127.0.0.1", 1), demo.Screen(io.StringIO())
+    ).plan
 
 
 def test_the_seed_decides_which_faults_come_when():
@@ -78,7 +82,12 @@ def test_every_fault_is_survived_and_shown_with_any_seed():
         out, shown = child.communicate(timeout=100)
         totals = json.loads(out)
         assert (child.returncode, totals["broken"]) == (0, []), shown
-        assert (totals["lost"], totals["duplicated"], totals["reordered"], totals["unexpected"]) == (
+        assert (
+            totals["lost"],
+            totals["duplicated"],
+            totals["reordered"],
+            totals["unexpected"],
+        ) == (
             0,
             0,
             0,
@@ -93,7 +102,9 @@ def test_every_fault_is_survived_and_shown_with_any_seed():
         assert out.count("\n") == 1
         rows = {one["fault"]: one for one in totals["outages"]}
         assert {fault: row["verdict"] for fault, row in rows.items()} == VERDICTS, shown
-        assert totals["missing"] == totals["covered"] == sum(row["missing"] for row in rows.values())
+        assert (
+            totals["missing"] == totals["covered"] == sum(row["missing"] for row in rows.values())
+        )
         assert all(row["is_reported"] == (row["verdict"] != "RECOVERED") for row in rows.values())
         assert [what for what in FAULTS.values() if f"\n{what}" not in shown] == []
 
@@ -129,7 +140,9 @@ def test_an_interrupt_ends_it_early_with_the_score():
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("argv", [["--duration", "60"], ["--duration", "60", "--crash", "2"], ["--mcp"]])
+@pytest.mark.parametrize(
+    "argv", [["--duration", "60"], ["--duration", "60", "--crash", "2"], ["--mcp"]]
+)
 def test_d07_an_unread_demo_ends_quietly(argv):
     """`demo | head -2`: the play stops when its reader has gone, with the code of a broken pipe and without a traceback."""
     with subprocess.Popen(

@@ -56,8 +56,12 @@ def until_ready(child):
 # ---- the plan
 def crashes(count, duration=1.0, seed=0):
     """A run that has not begun."""
-    arguments = argparse.Namespace(faults=None, crash=count, mcp=False, duration=duration, seed=seed)
-    return demo.Crashes(arguments, BridgeServer(), FaultProxy("127.0.0.1", 1), demo.Screen(io.StringIO()))
+    arguments = argparse.Namespace(
+        faults=None, crash=count, mcp=False, duration=duration, seed=seed
+    )
+    return demo.Crashes(
+        arguments, BridgeServer(), FaultProxy("127.0.0.1", 1), demo.Screen(io.StringIO())
+    )
 
 
 def test_the_seed_decides_the_kills():
@@ -97,7 +101,9 @@ async def heard(*lines):
 
 
 def printed(n, **flags):
-    return json.dumps({"type": "tool_call", "id": "i", "payload": {"n": n}} | flags).encode() + b"\n"
+    return (
+        json.dumps({"type": "tool_call", "id": "i", "payload": {"n": n}} | flags).encode() + b"\n"
+    )
 
 
 @each_row(
@@ -126,9 +132,9 @@ async def test_a_rejoin_without_a_verdict_is_found():
     everything = [printed(n) for n in (1, 2, 3)]
     totals = await heard(*first, b"verdict: RECOVERED (anchor), 3 replayed\n", *later, *everything)
     assert (totals["broken"], totals["verdicts"]) == ([], {"RECOVERED": 1, "GAP": 0, "UNKNOWN": 0})
-    assert [line.partition(":")[0] for line in (await heard(*first, *later, *everything))["broken"]] == [
-        "unjudged"
-    ]
+    assert [
+        line.partition(":")[0] for line in (await heard(*first, *later, *everything))["broken"]
+    ] == ["unjudged"]
 
 
 # ---- runs
@@ -176,7 +182,18 @@ def test_a_store_that_forgets_is_found_out(capsys, monkeypatch):
 
     monkeypatch.setattr(demo.Crashes, "_start", forgetful)
     seed = next(seed for seed in range(99) if crashes(1, seed=seed).plan == ["offline"])
-    argv = ["demo", "--crash", "1", "--duration", "1.5", "--rate", "50", "--json", "--seed", str(seed)]
+    argv = [
+        "demo",
+        "--crash",
+        "1",
+        "--duration",
+        "1.5",
+        "--rate",
+        "50",
+        "--json",
+        "--seed",
+        str(seed),
+    ]
     assert main(argv) == 1
     captured = capsys.readouterr()
     totals = json.loads(captured.out)
@@ -190,7 +207,9 @@ def test_a_process_that_ends_by_itself_is_a_broken_promise(capsys, monkeypatch):
     """Nobody killed it, so it should live: the demo ends at once with 1 and says so."""
     monkeypatch.setattr(demo, "COMMAND", (sys.executable, "-c", "raise SystemExit(3)"))
     assert main(["demo", "--crash", "--duration", "1"]) == 1
-    assert "ended early: a process that is READY expected, got exit code 3" in capsys.readouterr().out
+    assert (
+        "ended early: a process that is READY expected, got exit code 3" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.real

@@ -34,15 +34,24 @@ def test_calls_survive_their_server():
     )
     found = json.loads(done.stdout)
     assert (done.returncode, found["broken"]) == (0, []), done.stderr
-    assert [found[name] for name in ("sent", "answered", "unknown", "not_executed")] == [10, 5, 4, 1]
-    assert [found[name] for name in ("ran_twice", "ran_unsaid", "never_ran", "unknown_ran", "seed")] == [
+    assert [found[name] for name in ("sent", "answered", "unknown", "not_executed")] == [
+        10,
+        5,
+        4,
+        1,
+    ]
+    assert [
+        found[name] for name in ("ran_twice", "ran_unsaid", "never_ran", "unknown_ran", "seed")
+    ] == [
         0,
         0,
         0,
         3,
         1,
     ]
-    by_server = {(one["server"], one["tool"]): (one["outcome"], one["ran"]) for one in found["calls"]}
+    by_server = {
+        (one["server"], one["tool"]): (one["outcome"], one["ran"]) for one in found["calls"]
+    }
     assert by_server == {
         ("answer", "order"): ("answered", 1),
         ("killed", "order"): ("answered", 1),
@@ -64,7 +73,9 @@ def test_what_the_ledger_does_not_bear_out_is_a_broken_promise(tmp_path):
     """A call that ran twice, one that ran and was said not to have, and one that was said to be answered and never ran."""
     trap = mcp.Trap(tmp_path / "effects.jsonl")
     for number, marker in enumerate(["twice", "twice", "unsaid"]):
-        demo_mcp.mcp_trap_ledger.append(trap.ledger, "effect", tool="order", marker=marker, call=number)
+        demo_mcp.mcp_trap_ledger.append(
+            trap.ledger, "effect", tool="order", marker=marker, call=number
+        )
     calls = [
         Call(
             server="after", tool=tool, marker=marker, seconds=0.1, ran=1, sends=1, outcome=outcome, is_restarted=False
@@ -82,7 +93,12 @@ def test_what_the_ledger_does_not_bear_out_is_a_broken_promise(tmp_path):
         "said not executed, but ran: unsaid",
         "said answered, but never ran: never",
     ]
-    assert [found[name] for name in ("ran_twice", "ran_unsaid", "never_ran", "unknown_ran")] == [1, 1, 1, 1]
+    assert [found[name] for name in ("ran_twice", "ran_unsaid", "never_ran", "unknown_ran")] == [
+        1,
+        1,
+        1,
+        1,
+    ]
 
 
 async def test_a_server_that_never_answers_ends_the_demo_with_a_reason(monkeypatch):

@@ -74,7 +74,9 @@ class Unread(io.StringIO):
 
 def table(facts, width=None):
     form = facts[0].FORM
-    return "\n".join(line(form, cells, width) for cells in [tuple(form), *(one.cells for one in facts)])
+    return "\n".join(
+        line(form, cells, width) for cells in [tuple(form), *(one.cells for one in facts)]
+    )
 
 
 def test_the_table_of_faults():
@@ -137,15 +139,16 @@ def test_the_score_of_messages_names_the_cause_of_each_gap():
         "errors    0 lost without a report, 0 duplicates, 0 out of order, 0 unexpected",
         "kept: nothing was lost, repeated or reordered without a report",
     ]
-    assert score_of_messages(MESSAGES | {"outages": [], "missing": 0, "covered": 0, "received": 386})[1] == (
-        "received  381 of 381, 0 missing; 5 received again, and flagged"
-    )
+    assert score_of_messages(
+        MESSAGES | {"outages": [], "missing": 0, "covered": 0, "received": 386}
+    )[1] == ("received  381 of 381, 0 missing; 5 received again, and flagged")
 
 
 def test_the_score_of_messages_names_what_was_lost():
     """What no gap covers is not counted among the reported, and each broken promise has a line."""
     lines = score_of_messages(
-        MESSAGES | {"missing": 152, "received": 229, "covered": 151, "lost": 1, "broken": ["lost: 7"]}
+        MESSAGES
+        | {"missing": 152, "received": 229, "covered": 151, "lost": 1, "broken": ["lost: 7"]}
     )
     assert lines[1].endswith(
         "152 missing, 151 of them in a gap that the client reported: session expired 15, replay buffer broken 17, "

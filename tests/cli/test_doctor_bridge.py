@@ -46,7 +46,10 @@ async def test_a_table_says_what_was_seen_and_a_sentence_what_follows():
     assert rows["inclusive"].startswith("no")
     assert rows["numbers"] == "without holes"
     text = " ".join(done.out.split())
-    assert "Across a cut: RECOVERED if the last event that you had comes again with the same content" in text
+    assert (
+        "Across a cut: RECOVERED if the last event that you had comes again with the same content"
+        in text
+    )
     assert lines[-1] == f"rb.dialects.{SEQUENCE}"
     assert "\x1b" not in done.out
     assert double.effects == []
@@ -86,7 +89,8 @@ async def test_l14_events_without_id_and_time_are_reported():
         done = await doctor(url, "--dialect", SEQUENCE, "--json")
     assert (done.after["verdict"], done.after["reason"]) == ("UNKNOWN", "no_anchor")
     assert any(
-        "id=" in note and "timestamp=" in note and "distinct=True" in note for note in done.data["notes"]
+        "id=" in note and "timestamp=" in note and "distinct=True" in note
+        for note in done.data["notes"]
     )
 
 
@@ -105,7 +109,11 @@ async def test_a_server_that_says_more_is_seen_to_say_it():
     assert 0 <= found["ping"]["seconds"] < 5
     assert found["from_start"] == 1
     assert found["retained"]["is_all"]
-    assert (done.after["proof"], done.after["same_log"], done.after["by"]) == ("stated", True, "in a frame")
+    assert (done.after["proof"], done.after["same_log"], done.after["by"]) == (
+        "stated",
+        True,
+        "in a frame",
+    )
     assert done.after["order"] == "rising"
     assert done.after["events"] == done.after["new"] + 1  # the one that was asked early comes again
     assert done.after["asked"] == found["before"]["last"] - 1
@@ -133,7 +141,11 @@ async def test_how_much_a_server_keeps_and_how_long_is_shown():
             doctor(url, "--dialect", dialect, "--json"), doctor(url, "--dialect", dialect)
         )
     retained = done.data["findings"]["retained"]
-    assert (retained["events"], retained["is_all"], retained["stamped_by"]) == (400, True, "created_at")
+    assert (retained["events"], retained["is_all"], retained["stamped_by"]) == (
+        400,
+        True,
+        "created_at",
+    )
     assert 599 <= retained["age"] <= 599 + time.time() - now
     assert done.rows["from the start"] == "it sends from 1 on"
     text = " ".join(printed.out.split())
@@ -144,7 +156,9 @@ async def test_a_server_that_holds_too_little_shows_a_gap():
     """Of a ring of one event everything else is lost in the cut: GAP, and the page about it is named."""
     double = Homemade(random.Random(1), ring=1, gap_frame="gap")
     async with publishing(double, every=0.05) as url:
-        done = await doctor(url, "--dialect", "sequence(field='seq', ask='last_seq', reset='gap')", "--json")
+        done = await doctor(
+            url, "--dialect", "sequence(field='seq', ask='last_seq', reset='gap')", "--json"
+        )
     assert done.code == 0
     assert done.after["verdict"] == "GAP"
     assert "docs/reference/positions.md" in " ".join(done.data["notes"])
@@ -155,13 +169,19 @@ async def test_a_server_that_replays_nothing_ends_in_unknown():
     """It does not read what is asked in the URL, and says nothing for two seconds."""
     async with publishing(Homemade(random.Random(1), since="other"), every=0.2, events=4) as url:
         done = await doctor(url, "--dialect", SEQUENCE, "--json")
-    assert (done.after["verdict"], done.after["reason"], done.after["events"]) == ("UNKNOWN", "quiet", 0)
+    assert (done.after["verdict"], done.after["reason"], done.after["events"]) == (
+        "UNKNOWN",
+        "quiet",
+        0,
+    )
     assert done.rows["answer"] == "none was seen"
 
 
 async def test_times_are_ordered_and_reach_back():
     """`since` on a server that says the last event again."""
-    double = Homemade(random.Random(1), kind="time", field="timestamp", since="since", inclusive=True)
+    double = Homemade(
+        random.Random(1), kind="time", field="timestamp", since="since", inclusive=True
+    )
     async with publishing(double) as url:
         done = await doctor(url, "--dialect", "since(id=None)", "--json")
     assert (done.after["verdict"], done.after["proof"], done.after["order"]) == (
@@ -201,7 +221,9 @@ async def test_first_frames_name_the_arguments_that_are_missing():
     async with publishing(Agno(random.Random(1))) as url:
         done = await doctor(f"{url}/workflows/ws")
     assert done.code == 2
-    assert '--dialect "agno(workflow_id=…)" expected: the frames do not show workflow_id=' in done.err
+    assert (
+        '--dialect "agno(workflow_id=…)" expected: the frames do not show workflow_id=' in done.err
+    )
     assert "connected" in done.out
     async with publishing(Homemade(random.Random(1))) as url:
         done = await doctor(url, "--json")
@@ -285,7 +307,11 @@ async def test_the_default_dialect_is_examined_where_the_server_waits_for_us():
     found = done.data["findings"]
     assert done.code == 0
     assert done.data["dialect"] == "rb.dialects.recursor"
-    assert (found["greeting"], found["join"], found["ping"]["by"]) == ("answer", "answered", "message")
+    assert (found["greeting"], found["join"], found["ping"]["by"]) == (
+        "answer",
+        "answered",
+        "message",
+    )
     assert found["states_dedupes"] is True
     assert found["repetition"] == "not tried"
     assert (done.after["verdict"], done.after["includes_last"]) == ("RECOVERED", True)

@@ -52,7 +52,9 @@ class Story:
 
     def end(self, verdict, reason="", **more):
         """The verdict of a reconnection."""
-        event = rb.events.Resumed(session_id="s", verdict=rb.bridge.Verdict(verdict), reason=reason, **more)
+        event = rb.events.Resumed(
+            session_id="s", verdict=rb.bridge.Verdict(verdict), reason=reason, **more
+        )
         return self.tell("happened", event)
 
     def found(self, dialect, **more):
@@ -205,7 +207,9 @@ def test_a_replay_from_the_middle_shows_the_least_that_is_retained():
     story = Story().connect(resume=d.Resume()).come(*events(1, 2, 3)).tell("cut")
     story.connect(*asked(2)).come(*events(3, 4, 5)).end("RECOVERED", "anchor", proof="anchor")
     findings = story.found(SEQUENCE)
-    assert row(findings, "keeps").startswith("at least 3 events, as more was not asked for; none has a time")
+    assert row(findings, "keeps").startswith(
+        "at least 3 events, as more was not asked for; none has a time"
+    )
     assert not findings.retained.is_all
     story = Story().connect(resume=d.Resume()).come(*events(1, 2, 3)).tell("cut")
     findings = story.connect(*asked(2)).end("UNKNOWN", "quiet").found(SEQUENCE)
@@ -214,20 +218,34 @@ def test_a_replay_from_the_middle_shows_the_least_that_is_retained():
 
 def test_what_an_answer_in_envelopes_holds_is_counted():
     """Each entry of the answer, with its own timestamp; the question was not after a time."""
-    entry = {"type": "tool_call", "id": "e1", "timestamp": "2026-03-20T11:59:00.500Z", "payload": {}}
+    entry = {
+        "type": "tool_call",
+        "id": "e1",
+        "timestamp": "2026-03-20T11:59:00.500Z",
+        "payload": {},
+    }
     ask = {"type": "request_replay", "id": "q", "payload": {}}
     story = Story().connect().tell("went", json.dumps(ask))
-    story.come({"type": "replay_buffer", "id": "q", "payload": {"messages": [entry, entry | {"id": "e2"}]}})
+    story.come(
+        {"type": "replay_buffer", "id": "q", "payload": {"messages": [entry, entry | {"id": "e2"}]}}
+    )
     findings = story.found(d.recursor, began=AT_NOON)
     assert row(findings, "keeps") == "2 events; by its stamp the oldest is 59.9 s old"
 
 
 def test_how_a_connection_ended_is_named():
     """By close code, status and the server's own code; the one that was cut by the command is no loss; what repeats is counted."""
-    failure = rb.Failure.of("AUTH_FORBIDDEN", "no", details={"close_code": 4001, "close_by": "peer"})
-    status = rb.Failure.of("AUTH_FORBIDDEN", "no", details={"http_status": 403, "server_code": "E1"})
+    failure = rb.Failure.of(
+        "AUTH_FORBIDDEN", "no", details={"close_code": 4001, "close_by": "peer"}
+    )
+    status = rb.Failure.of(
+        "AUTH_FORBIDDEN", "no", details={"http_status": 403, "server_code": "E1"}
+    )
     story = (
-        Story().connect().tell("cut").tell("happened", rb.events.Disconnected(reason="x", failure=failure))
+        Story()
+        .connect()
+        .tell("cut")
+        .tell("happened", rb.events.Disconnected(reason="x", failure=failure))
     )
     for why in (failure, failure, status):
         story.connect().tell("happened", rb.events.GaveUp(name="bridge", failure=why))
@@ -333,7 +351,9 @@ def test_a_table_breaks_no_name_and_no_folder_of_a_path():
     )
 
 
-@pytest.mark.parametrize(("numbers", "order"), [((4, 5), "rising"), ((5, 4), "falling"), ((4,), None)])
+@pytest.mark.parametrize(
+    ("numbers", "order"), [((4, 5), "rising"), ((5, 4), "falling"), ((4,), None)]
+)
 def test_x04_two_events_are_enough_to_tell_an_order(numbers, order):
     """Of two it is seen, of one it is not claimed."""
     story = Story().connect(resume=d.Resume()).come(*events(1, 2, 3)).tell("cut")

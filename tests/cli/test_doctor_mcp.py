@@ -68,7 +68,11 @@ def test_a_server_with_faults(capsys, tmp_path):
     script.write_text(WORDS)
     code, found = _examine(capsys, "--mcp", "--", sys.executable, str(script), "noise", "deaf")
     assert code == 3
-    assert [problem.split(":")[0] for problem in found["problems"]] == ["starts", "ping", "after a kill"]
+    assert [problem.split(":")[0] for problem in found["problems"]] == [
+        "starts",
+        "ping",
+        "after a kill",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -87,10 +91,14 @@ def test_what_does_not_start(command, why, capsys):
 
 def test_a_refused_address_is_a_reason_in_words(capsys):
     """The reason alone, and no value of Python around it."""
-    with socket.socket() as taken:  # bound and not listening: nobody can listen there, so it refuses
+    with (
+        socket.socket() as taken
+    ):  # bound and not listening: nobody can listen there, so it refuses
         taken.bind(("127.0.0.1", 0))
         assert cli.main(["doctor", "--mcp", f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"]) == 1
-    assert "no: connection refused (!: it does not start)" in " ".join(capsys.readouterr().out.split())
+    assert "no: connection refused (!: it does not start)" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 @pytest.mark.parametrize("name", ["some-server", "npx"])
@@ -108,7 +116,12 @@ def test_a_silent_server_is_named_as_one(name, capsys, tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "seconds"),
-    [("server", 20), ("/usr/bin/npx -y server", 60), ("uvx server", 60), ("--seconds 3 npx server", 3)],
+    [
+        ("server", 20),
+        ("/usr/bin/npx -y server", 60),
+        ("uvx server", 60),
+        ("--seconds 3 npx server", 3),
+    ],
 )
 def test_a_program_that_fetches_packages_has_longer(words, seconds):
     """A first start of npx took 53 s."""
@@ -220,7 +233,9 @@ for line in sys.stdin:
         ("broken", 3, "not answered, as the protocol wants it"),
     ],
 )
-def test_a_tool_that_probe_tool_names_is_called_twice_and_cancelled_once(how, code, words, capsys, tmp_path):
+def test_a_tool_that_probe_tool_names_is_called_twice_and_cancelled_once(
+    how, code, words, capsys, tmp_path
+):
     """With its arguments; what became of the cancelled call is shown, and a second call without a result is a problem."""
     script, ledger = tmp_path / "s.py", tmp_path / "calls"
     script.write_text(CALLED)
@@ -231,7 +246,9 @@ def test_a_tool_that_probe_tool_names_is_called_twice_and_cancelled_once(how, co
     calls = [json.loads(line) for line in ledger.read_text().splitlines()]
     assert calls == [{"name": "brew_a_large_pot_of_tea", "arguments": {"cups": 2}}] * 2
     assert re.search(rf"^cancelled call +{words}$", page, re.MULTILINE)
-    wanted = "answered" if code == 0 else r"no result: out of tea \(-32000\) \(!: it gave no result\)"
+    wanted = (
+        "answered" if code == 0 else r"no result: out of tea \(-32000\) \(!: it gave no result\)"
+    )
     assert re.search(rf"^called again +{wanted}$", page, re.MULTILINE), page
 
 
@@ -239,15 +256,31 @@ def test_what_a_probe_found_is_data_too(capsys, tmp_path):
     """For a program that decides by it."""
     script = tmp_path / "s.py"
     script.write_text(CALLED)
-    words = ["--mcp", "--probe-tool", "t", "--", sys.executable, str(script), str(tmp_path / "calls"), "late"]
+    words = [
+        "--mcp",
+        "--probe-tool",
+        "t",
+        "--",
+        sys.executable,
+        str(script),
+        str(tmp_path / "calls"),
+        "late",
+    ]
     code, found = _examine(capsys, *words)
-    assert (code, found["cancelled_is_answered"], found["probe"], found["problems"]) == (0, True, True, [])
+    assert (code, found["cancelled_is_answered"], found["probe"], found["problems"]) == (
+        0,
+        True,
+        True,
+        [],
+    )
 
 
 def test_no_tool_is_called_unless_it_is_named(capsys, tmp_path):
     """Nor is anything said about cancelling."""
     script, ledger = tmp_path / "s.py", tmp_path / "calls"
     script.write_text(CALLED)
-    assert cli.main(["doctor", "--mcp", "--", sys.executable, str(script), str(ledger), "heeds"]) == 0
+    assert (
+        cli.main(["doctor", "--mcp", "--", sys.executable, str(script), str(ledger), "heeds"]) == 0
+    )
     assert "cancelled call" not in capsys.readouterr().out
     assert not ledger.exists()

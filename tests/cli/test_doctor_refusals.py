@@ -137,7 +137,9 @@ async def test_x05_a_note_names_that_more_came(monkeypatch):
     monkeypatch.setattr("resilient_bridge.cli.doctor_taps._MOST_FRAMES", 20)
     async with serving(flood) as url:
         limits = Limits.of(5, asyncio.get_running_loop().time())
-        found = await examine(url, rb.dialects.plain, limits, token=None, session_id=None, probe_type=None)
+        found = await examine(
+            url, rb.dialects.plain, limits, token=None, session_id=None, probe_type=None
+        )
     assert "More came than this command looks at." in found.notes
 
 
@@ -182,7 +184,10 @@ async def test_nothing_is_open_when_it_is_over():
     [
         (["--bridge", "http://127.0.0.1:1/"], "a URL that begins with ws:// or wss://"),
         (["--bridge", "ws://127.0.0.1:1/", "--probe-type", "x"], "may have its effect twice"),
-        (["--bridge", "ws://127.0.0.1:1/", "--probe-runs-twice"], "--probe-type TYPE and --probe-runs-twice"),
+        (
+            ["--bridge", "ws://127.0.0.1:1/", "--probe-runs-twice"],
+            "--probe-type TYPE and --probe-runs-twice",
+        ),
         (["--bridge", "ws://127.0.0.1:1/", "--token-env", "RB_NOT_SET"], "RB_NOT_SET is not set"),
         (
             [

@@ -27,7 +27,9 @@ def _exit(*argv):
 def test_each_command_has_help_that_names_its_options(capsys):
     """`--help` of the program names every command, that of a command its options; both end with 0."""
     assert _exit("--help") == 0
-    assert {"demo", "pipe", "doctor", "serve", "backoff", "classify"} <= set(capsys.readouterr().out.split())
+    assert {"demo", "pipe", "doctor", "serve", "backoff", "classify"} <= set(
+        capsys.readouterr().out.split()
+    )
     wanted = {
         "demo": [
             "--seed",
@@ -97,7 +99,9 @@ JOBS = [["mcp"], ["demo"], ["classify", "doctor"]]
 
 def _pasted(text):
     """The lines of a help that can be pasted, as words; a backslash joins two."""
-    lines = re.findall(r"^  (?:resilient-bridge|uvx|pipx) .*$", text.replace("\\\n", " "), re.MULTILINE)
+    lines = re.findall(
+        r"^  (?:resilient-bridge|uvx|pipx) .*$", text.replace("\\\n", " "), re.MULTILINE
+    )
     return [shlex.split(line) for line in lines]
 
 
@@ -112,7 +116,9 @@ def test_help_opens_with_the_commonest_jobs(width, monkeypatch, capsys):
     for words in _pasted(before):
         assert cli._parsed(words[1:]).run.startswith(words[1])
     listed = re.findall(r"^  ([a-z]+)(?:  |$)", options + rest, re.MULTILINE)
-    assert sorted(listed) == sorted(next(iter(internals.parser()._subparsers._group_actions)).choices)
+    assert sorted(listed) == sorted(
+        next(iter(internals.parser()._subparsers._group_actions)).choices
+    )
     assert len(re.findall(r"^[a-z ,]+:$", rest, re.MULTILINE)) == 4
     assert max(map(len, text.splitlines())) <= width
 

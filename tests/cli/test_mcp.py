@@ -58,7 +58,9 @@ def test_every_option_has_its_field():
         deadline=60,
         concurrency={"*": 8, "order": 3},
         rates={"a": rb.RateLimit(2, per=10, max_wait=5)},
-        circuit=rb.Breaker.consecutive(3, open_for=rb.Backoff.exponential(7, cap=60, jitter="none")),
+        circuit=rb.Breaker.consecutive(
+            3, open_for=rb.Backoff.exponential(7, cap=60, jitter="none")
+        ),
         idempotent=("look",),
         trust_hints=True,
         check={"order": "list_orders"},
@@ -82,7 +84,9 @@ def test_a_command_needs_no_dashes_before_it(words):
 
 def test_a_url_takes_headers_before_and_after_it():
     """As the first page shows it."""
-    made = _sidecar("https://host/mcp", "--header", "Authorization: Bearer env:TOKEN", "--header", "X-A: b")
+    made = _sidecar(
+        "https://host/mcp", "--header", "Authorization: Bearer env:TOKEN", "--header", "X-A: b"
+    )
     assert made == rb.mcp.Sidecar(
         url="https://host/mcp", headers={"Authorization": "Bearer env:TOKEN", "X-A": "b"}
     )
@@ -97,7 +101,10 @@ def test_a_url_takes_headers_before_and_after_it():
             ["ftp://host"],
             "a URL that begins with http:// or https://, or a command, expected, got 'ftp://host'",
         ),
-        (["host:80/mcp", "secret-without-colon"], "expected, got 'host:80/mcp': write http://host:80/mcp"),
+        (
+            ["host:80/mcp", "secret-without-colon"],
+            "expected, got 'host:80/mcp': write http://host:80/mcp",
+        ),
         (["--repeat", "x", "npx", "secret-without-colon"], "unrecognized arguments: --repeat"),
         (["--repeat=secret-without-colon", "npx"], "unrecognized arguments: --repeat"),
         (["https://host/mcp", "--", "npx"], "a URL or a command expected, got both"),
@@ -117,21 +124,32 @@ def test_a_url_takes_headers_before_and_after_it():
             ["--print-config", "json", "--", "no-such-command-here"],
             "command not found: no-such-command-here, looked for in",
         ),
-        (["--http", "127.0.0.1:0", "--print-config", "json", "--", "true"], "there is nothing to start"),
+        (
+            ["--http", "127.0.0.1:0", "--print-config", "json", "--", "true"],
+            "there is nothing to start",
+        ),
         (
             ["--print-config", "json", "--name", "memory", "true"],
             "--name: json prints the entry without a name: --print-config mcpservers --name memory",
         ),
         (["--http", "127.0.0.1:0", "--no-token", "--token-file", "f", "--", "x"], "got both"),
-        (["--http", "127.0.0.1:0", "--quiet", "--", "x"], "--quiet: --token-file or --no-token expected"),
-        (["--env", "A=b", "https://host/mcp"], "--env: with a command, or with --print-config, expected"),
+        (
+            ["--http", "127.0.0.1:0", "--quiet", "--", "x"],
+            "--quiet: --token-file or --no-token expected",
+        ),
+        (
+            ["--env", "A=b", "https://host/mcp"],
+            "--env: with a command, or with --print-config, expected",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line_and_starts_nothing(words, wanted, capfd):
     """Exit code 2, the reason on stderr, nothing on stdout; what may be a secret is not shown."""
     try:
         code = cli.main(["mcp", *words])
-    except SystemExit as stop:  # a command line that cannot be read, as of any program with argparse
+    except (
+        SystemExit
+    ) as stop:  # a command line that cannot be read, as of any program with argparse
         code = stop.code
     assert code == 2
     out, err = capfd.readouterr()
@@ -242,7 +260,9 @@ def test_sec2_the_numbers_of_http_reach_the_front(monkeypatch, capfd):
 
     monkeypatch.setattr(mcp_http, "serve_sidecar", served)
     words = ["--connections", "8", "--servers", "3", "--head-timeout", "2.5"]
-    assert cli.main(["mcp", "--http", "127.0.0.1:0", "--no-token", *words, "--", sys.executable]) == 0
+    assert (
+        cli.main(["mcp", "--http", "127.0.0.1:0", "--no-token", *words, "--", sys.executable]) == 0
+    )
     names = ("connections", "sessions", "servers", "head_timeout", "body_timeout")
     assert {name: got[name] for name in names if name in got} == {
         "connections": 8,

@@ -62,7 +62,15 @@ def test_an_entry_has_what_a_desktop_program_lacks(client, member, program, tmp_
     command = [entry["command"], *entry["args"]]
     assert command[:3] == [sys.executable, "-m", "resilient_bridge"]
     assert command[3:] == [
-        *("mcp", "--events", str(tmp_path / "e.jsonl"), "--idempotent", "a b", "--cwd", str(tmp_path)),
+        *(
+            "mcp",
+            "--events",
+            str(tmp_path / "e.jsonl"),
+            "--idempotent",
+            "a b",
+            "--cwd",
+            str(tmp_path),
+        ),
         *(str(program), "-x"),
     ]
     assert entry["env"]["PATH"].split(os.pathsep)[0] == str(program.parent)
@@ -75,7 +83,9 @@ def test_an_entry_has_what_a_desktop_program_lacks(client, member, program, tmp_
 @pytest.mark.parametrize(
     "words", [["--print-config", "--config"], ["--print", "--conf"]], ids=["whole", "short"]
 )
-def test_an_entry_with_a_file_says_nothing_that_stands_in_it(words, program, tmp_path, monkeypatch, capsys):
+def test_an_entry_with_a_file_says_nothing_that_stands_in_it(
+    words, program, tmp_path, monkeypatch, capsys
+):
     """The file with its full path and a PATH for its program: the entry starts wherever a desktop program stands."""
     (tmp_path / "bridge.toml").write_text('[mcp]\ncommand = ["some-server", "-x"]\n')
     asking, naming = words
@@ -86,14 +96,19 @@ def test_an_entry_with_a_file_says_nothing_that_stands_in_it(words, program, tmp
         *("mcp", "--config", str(tmp_path / "bridge.toml"), "--events", str(tmp_path / "e.jsonl"))
     ]
     assert entry["env"]["PATH"].split(os.pathsep)[0] == str(program.parent)
-    assert f"add cwd to the table mcp of bridge.toml, for example cwd = {json.dumps(str(tmp_path))}: " in err
+    assert (
+        f"add cwd to the table mcp of bridge.toml, for example cwd = {json.dumps(str(tmp_path))}: "
+        in err
+    )
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert sidecar_of(cli._parsed(entry["args"][2:])).command == ("some-server", "-x")
 
 
 @pytest.mark.parametrize("is_in_file", [True, False], ids=["file", "option"])
-def test_an_entry_looks_for_a_relative_program_in_its_cwd(is_in_file, tmp_path, monkeypatch, capsys):
+def test_an_entry_looks_for_a_relative_program_in_its_cwd(
+    is_in_file, tmp_path, monkeypatch, capsys
+):
     """As the child will see it, whether the folder stands in the file or behind --cwd."""
     script = tmp_path / "srv" / "server.sh"
     script.parent.mkdir()
@@ -126,7 +141,9 @@ def test_an_entry_looks_for_a_relative_program_in_its_cwd(is_in_file, tmp_path, 
     ],
     ids=["folder", "git", "index"],
 )
-def test_an_entry_made_under_uvx_starts_uvx_again(installed, program, tmp_path, monkeypatch, capsys):
+def test_an_entry_made_under_uvx_starts_uvx_again(
+    installed, program, tmp_path, monkeypatch, capsys
+):
     """The program itself is in uv's cache, which may be emptied: the entry has uv's path, and what it installed, with extras."""
     (tmp_path / "cache" / "archive" / "bin").mkdir(parents=True)
     (tmp_path / "cache" / "CACHEDIR.TAG").touch()
@@ -172,9 +189,7 @@ def test_the_path_of_an_entry_has_each_folder_once(own, shown, program, monkeypa
 
 def test_what_a_desktop_program_may_need_of_the_shell_is_named(monkeypatch, capsys):
     """Certificates and proxies that are set here: the names alone, as a proxy's value may hold a password; not once they are in the entry."""
-    names = (
-        "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS HTTPS_PROXY HTTP_PROXY NO_PROXY"
-    )
+    names = "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS HTTPS_PROXY HTTP_PROXY NO_PROXY"
     for name in [*names.split(), *names.lower().split()]:
         monkeypatch.delenv(name, raising=False)
     words = ["mcp", "--print-config", "json"]
@@ -202,7 +217,9 @@ def test_certificates_that_are_not_there_are_a_reason_in_words(monkeypatch, caps
     monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file.pem")
     assert cli.main(["mcp", "--print-config", "json", "https://host/mcp"]) == 2
     err = capsys.readouterr().err
-    assert "SSL_CERT_FILE or SSL_CERT_DIR: certificates that can be read expected (no such file" in err
+    assert (
+        "SSL_CERT_FILE or SSL_CERT_DIR: certificates that can be read expected (no such file" in err
+    )
     assert err.count("\n") == 1
 
 
@@ -218,7 +235,18 @@ def test_an_entry_made_under_uv_run_names_the_program(program, tmp_path, monkeyp
 
 def test_an_entry_leaves_out_shortened_options_of_ours_too(program, tmp_path, capsys):
     """What asked for the entry, however it was typed: an entry that prints an entry starts no server."""
-    words = ["mcp", "--print=mcpservers", "--na", "mine", "--ev", "e.jsonl", "--cw", ".", "--", "some-server"]
+    words = [
+        "mcp",
+        "--print=mcpservers",
+        "--na",
+        "mine",
+        "--ev",
+        "e.jsonl",
+        "--cw",
+        ".",
+        "--",
+        "some-server",
+    ]
     assert cli.main(words) == 0
     assert json.loads(capsys.readouterr().out)["mcpServers"]["mine"]["args"][2:] == [
         *("mcp", "--events", str(tmp_path / "e.jsonl"), "--cwd", str(tmp_path), str(program))
@@ -282,7 +310,11 @@ def test_m07_an_entry_can_have_variables(program, monkeypatch, capsys):
     assert cli.main([*words, "--", "some-server"]) == 0
     out, err = capsys.readouterr()
     entry = json.loads(out)
-    assert entry["env"] | {"PATH": ""} == {"PATH": "", "MODE": "fast", "MY_TOKEN": "opensesame-0123456789"}
+    assert entry["env"] | {"PATH": ""} == {
+        "PATH": "",
+        "MODE": "fast",
+        "MY_TOKEN": "opensesame-0123456789",
+    }
     assert "--env" not in entry["args"]
     assert "secrets in clear: variable MY_TOKEN;" in err
     assert "opensesame" not in err
@@ -298,7 +330,10 @@ def test_m07_an_entry_can_have_variables(program, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "places"),
     [
-        (["--header", "Authorization: Bearer hunter2hunter2", "https://host/mcp"], "header Authorization"),
+        (
+            ["--header", "Authorization: Bearer hunter2hunter2", "https://host/mcp"],
+            "header Authorization",
+        ),
         (["https://host/mcp?api_key=hunter2hunter2"], "the URL"),
         (["https://me:hunter2hunter2@host/mcp"], "the URL"),
         (["--", "some-server", "--api-key", "hunter2hunter2"], "the command"),

@@ -49,8 +49,14 @@ def test_a_dialect_of_ones_own_is_imported(text):
     [
         ("own_words:number", "a Dialect expected, got 'own_words:number', which is of type int"),
         ("own_words:E", "a Dialect expected, got 'own_words:E', which is not in it"),
-        ("no_words:D", "'no_words' cannot be imported: ModuleNotFoundError: No module named 'no_words'"),
-        ("broken_words:D", "'broken_words' cannot be imported: ZeroDivisionError: division by zero"),
+        (
+            "no_words:D",
+            "'no_words' cannot be imported: ModuleNotFoundError: No module named 'no_words'",
+        ),
+        (
+            "broken_words:D",
+            "'broken_words' cannot be imported: ZeroDivisionError: division by zero",
+        ),
         ("none.py:D", "wanted a Python file or a module, got 'none.py'"),
     ],
 )

@@ -51,10 +51,19 @@ def test_the_pages_show_something():
 def test_the_pages_about_doctor_name_each_of_its_options_and_of_its_exit_codes():
     """Those of its help: what a program decides by is on a page."""
     doctor = next(iter(parser()._subparsers._group_actions)).choices["doctor"]
-    pages = "".join((HOW_TO / f"look-at-{what}.md").read_text() for what in ("a-bridge", "an-mcp-server"))
-    options = {name for action in doctor._actions for name in action.option_strings if name.startswith("--")}
+    pages = "".join(
+        (HOW_TO / f"look-at-{what}.md").read_text() for what in ("a-bridge", "an-mcp-server")
+    )
+    options = {
+        name
+        for action in doctor._actions
+        for name in action.option_strings
+        if name.startswith("--")
+    }
     assert [name for name in sorted(options - {"--help"}) if f"`{name}" not in pages] == []
-    of_servers = re.findall(r"^\| (\d) \|", (HOW_TO / "look-at-an-mcp-server.md").read_text(), re.MULTILINE)
+    of_servers = re.findall(
+        r"^\| (\d) \|", (HOW_TO / "look-at-an-mcp-server.md").read_text(), re.MULTILINE
+    )
     assert of_servers == [str(code) for code in (FOUND_OUT, NOT_STARTED, USAGE, RISKS)]
 
 
@@ -107,7 +116,11 @@ def test_the_file_of_settings_on_the_page_is_one():
 def test_the_page_of_the_demo_shows_its_last_lines():
     """What each kind of run ends in, when all went well."""
     page = " ".join((HOW_TO / "demo.md").read_text().split())
-    for line in (SUCCESS, SUCCESS_OF_CALLS, "ran twice without permission 0, said not executed but ran 0,"):
+    for line in (
+        SUCCESS,
+        SUCCESS_OF_CALLS,
+        "ran twice without permission 0, said not executed but ran 0,",
+    ):
         assert line in page
 
 
@@ -118,7 +131,9 @@ def test_the_page_shows_no_entry_more():
 
 def test_the_entry_for_uvx_is_a_command_line_of_ours():
     """What the page writes by hand for uvx, and what the help says, are the same words."""
-    entry = json.loads(ALIVE.partition("### With uvx")[2].partition("```json")[2].partition("```")[0])
+    entry = json.loads(
+        ALIVE.partition("### With uvx")[2].partition("```json")[2].partition("```")[0]
+    )
     words = entry["args"][entry["args"].index("resilient-bridge") :]
     assert (entry["command"], entry["args"][0]) == ("uvx", "--from")
     assert cli._parsed(words[1:]).command == ["npx", "-y", "@modelcontextprotocol/server-memory"]

@@ -168,7 +168,9 @@ async def test_a_reader_that_leaves_ends_it_in_order():
         await child.reported("state: READY")
         child.say(message(1))
         async with asyncio.timeout(20):
-            while applied(server) != [1]:  # it was read: a write that fails first would end the child before
+            while applied(server) != [
+                1
+            ]:  # it was read: a write that fails first would end the child before
                 await asyncio.sleep(0.01)
         child.process._transport.get_pipe_transport(1).close()
         async with asyncio.timeout(20):

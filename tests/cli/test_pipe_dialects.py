@@ -59,7 +59,11 @@ async def test_a_frame_goes_out_as_it_is_and_any_frame_comes_in():
         assert (await child.hear())["raw"] == {"type": "a", "payload": {"n": 1}}
         assert (await child.hear())["raw"] == {"bytes": True}
         more = [await child.hear() for _ in range(3)]
-        assert [line.get("raw", line.get("raw_base64")) for line in more] == ["/wA=", "no JSON", "dGV4dA=="]
+        assert [line.get("raw", line.get("raw_base64")) for line in more] == [
+            "/wA=",
+            "no JSON",
+            "dGV4dA==",
+        ]
         child.say({"raw_base64": "AP9h"})
         assert (await child.hear())["raw_base64"] == "Yf8A"
         child.process.terminate()
@@ -74,7 +78,10 @@ async def test_a_frame_goes_out_as_it_is_and_any_frame_comes_in():
 async def test_a_type_and_a_payload_are_a_message_where_the_dialect_has_types():
     """Exactly these two fields; anything else is the user's own frame. A cut is told with its verdict, and each event comes once."""
     double = Homemade(random.Random(1), names="id")
-    async with serving_aiohttp(double) as url, running(url, "--dialect", SEQUENCE, "--keep-open") as child:
+    async with (
+        serving_aiohttp(double) as url,
+        running(url, "--dialect", SEQUENCE, "--keep-open") as child,
+    ):
         child.say(
             {"type": "message", "payload": {"n": 1}},
             {"type": "message", "n": 2},
@@ -88,7 +95,12 @@ async def test_a_type_and_a_payload_are_a_message_where_the_dialect_has_types():
         ]
         await double.publish(1)
         first = await child.hear()
-        assert first["raw"] == {"type": "event", "seq": 1, "payload": {"number": 1}, "id": first["id"]}
+        assert first["raw"] == {
+            "type": "event",
+            "seq": 1,
+            "payload": {"number": 1},
+            "id": first["id"],
+        }
         url.drop()
         await double.publish(2)
         second = await child.hear()
@@ -139,7 +151,9 @@ async def test_a_dialect_without_frames_of_the_user_refuses_them_by_line():
         child.say({"type": "hello", "payload": {"args": [1, 2]}}, {"op": "x"})
         assert await child.end() == 4
     assert double.effects == [["hello", 1, 2]]
-    assert [line for line in refusals(child) if "line 2: type: a name expected, got nothing" in line]
+    assert [
+        line for line in refusals(child) if "line 2: type: a name expected, got nothing" in line
+    ]
 
 
 async def test_envelopes_are_printed_as_they_always_were():
@@ -207,5 +221,7 @@ async def test_a_token_that_the_dialect_has_no_use_for_is_refused():
     arguments = ["ws://127.0.0.1:1/", "--dialect", "slack_socket_mode", "--token-env", "RB_KEY"]
     async with asyncio.timeout(30), running(*arguments, RB_KEY="k-1234567") as child:
         assert await child.end() == 2
-    assert child.errors[-1].startswith("resilient-bridge pipe: BridgeClient.token: wanted a dialect")
+    assert child.errors[-1].startswith(
+        "resilient-bridge pipe: BridgeClient.token: wanted a dialect"
+    )
     assert "k-1234567" not in json.dumps(child.errors)

@@ -31,8 +31,14 @@ def test_rare_events_are_lines_that_can_be_read():
             events.MessageUndelivered(type="a", key=None, outcome="dropped", reason="full"),
             "event: message dropped type=a reason=full",
         ),
-        (events.MessageRejected(failure=failure), "event: message rejected: nobody\\nlistens (TRANSPORT)"),
-        (events.DuplicateConflict(type="a", id="x\ny"), "event: duplicate conflict type=a id=x\\ny"),
+        (
+            events.MessageRejected(failure=failure),
+            "event: message rejected: nobody\\nlistens (TRANSPORT)",
+        ),
+        (
+            events.DuplicateConflict(type="a", id="x\ny"),
+            "event: duplicate conflict type=a id=x\\ny",
+        ),
     ]:
         assert pipe_events.line_of(event) == line
 
@@ -59,7 +65,14 @@ async def test_every_event_of_a_run_is_a_line(tmp_path):
     first, *lines = [json.loads(line) for line in text.splitlines()]
     assert (first["event"], first["command"]) == ("Started", "pipe")
     seen = {line["event"] for line in lines}
-    assert {"Connected", "Joined", "Disconnected", "ReconnectScheduled", "Resumed", "Closed"} <= seen
+    assert {
+        "Connected",
+        "Joined",
+        "Disconnected",
+        "ReconnectScheduled",
+        "Resumed",
+        "Closed",
+    } <= seen
     states = [line for line in lines if line["event"] == "StateChanged"]
     assert all(line["session_id"] and line["unread"] == 0 for line in states)
     assert any(line["queued"] == 2 for line in states)
@@ -80,5 +93,8 @@ async def test_sec3_frames_that_a_server_repeats_fill_no_terminal():
         async with running(f"ws://127.0.0.1:{port}/", "--dialect", "jsonrpc") as child:
             await child.hear()
             await child.end()
-    assert len([line for line in child.errors if "message rejected" in line and "omitted" not in line]) == 200
+    assert (
+        len([line for line in child.errors if "message rejected" in line and "omitted" not in line])
+        == 200
+    )
     assert "omitted: 1800 more lines of message rejected within 60 s" in child.errors

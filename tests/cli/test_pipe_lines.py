@@ -54,8 +54,14 @@ def test_a_good_line_is_a_message():
         (b'{"type":3,"payload":[]}', [("type", "a number"), ("payload", "a list")]),
         (b'{"type":"a","payload":{},"ttl":0}', [("ttl", "a number")]),
         (b'{"type":"a","payload":{},"ttl":true}', [("ttl", "true or false")]),
-        (b'{"type":"a","payload":{},"idempotency_key":""}', [("idempotency_key", "an empty string")]),
-        (b'{"type":"a","payload":{},"idempotency_key":"\\ud800"}', [("idempotency_key", "a string")]),
+        (
+            b'{"type":"a","payload":{},"idempotency_key":""}',
+            [("idempotency_key", "an empty string")],
+        ),
+        (
+            b'{"type":"a","payload":{},"idempotency_key":"\\ud800"}',
+            [("idempotency_key", "a string")],
+        ),
         (b'{"type":"a","payload":{},"idempotency_key":null}', [("idempotency_key", "nothing")]),
         (b'{"type":"a","payload":{},"extra":"s3cret"}', [("extra", "a string")]),
         (b'{"type":"a","payload":{"x":NaN}}', [("$", "NaN, which JSON does not have")]),
@@ -92,7 +98,12 @@ def test_a_received_message_is_one_line_of_ascii():
     line = print_message(plain)
     assert line.isascii()
     assert line.isprintable()
-    assert json.loads(line) == {"type": "a", "id": None, "timestamp": None, "payload": plain.payload}
+    assert json.loads(line) == {
+        "type": "a",
+        "id": None,
+        "timestamp": None,
+        "payload": plain.payload,
+    }
     flagged = Message("a", "i", "t", {}, replayed=True, maybe_duplicate=True)
     assert json.loads(print_message(flagged)) == {
         "type": "a", "id": "i", "timestamp": "t", "payload": {}, "replayed": True, "maybe_duplicate": True,

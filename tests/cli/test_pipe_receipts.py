@@ -94,7 +94,9 @@ def test_two_files_have_different_keys(tmp_path):
     assert filled(tmp_path / "a", 0) != filled(tmp_path / "b", 0)
 
 
-@pytest.mark.parametrize("key", ['","line":7,"crc":"00000000"}', "\n\r\0\u2028", "x" * 5_000, "\ud800"])
+@pytest.mark.parametrize(
+    "key", ['","line":7,"crc":"00000000"}', "\n\r\0\u2028", "x" * 5_000, "\ud800"]
+)
 def test_a_key_may_be_any_text(path, key):
     """It is one line all the same, and read again as it is."""
     receipts = Receipts(str(path))
@@ -201,7 +203,13 @@ def test_lines_in_the_middle_that_are_damaged(path):
     assert (lines, next_key) == (5, key)
     assert "what became of line 2, 4 is lost" in notice
     assert copied(path) == b"".join(rows)
-    assert [one["state"] for one in written(path)] == ["accepted", "lost", "accepted", "lost", "accepted"]
+    assert [one["state"] for one in written(path)] == [
+        "accepted",
+        "lost",
+        "accepted",
+        "lost",
+        "accepted",
+    ]
     assert reopened(path) == (5, "", key)
 
 
@@ -220,7 +228,9 @@ def test_no_input_is_read_if_it_was_counted_wrongly(path, change, lines):
     keys = filled(path, 5)
     damaged = b"".join(change(path.read_bytes().splitlines(keepends=True)))
     path.write_bytes(damaged)
-    with pytest.raises(StoreError, match=rf"no input was read: give it from line {lines + 1} on") as caught:
+    with pytest.raises(
+        StoreError, match=rf"no input was read: give it from line {lines + 1} on"
+    ) as caught:
         Receipts(str(path))
     assert caught.value.failure.code == "SYS_STATE_DAMAGED"
     assert copied(path) == damaged

@@ -66,7 +66,9 @@ async def test_a_file_that_does_not_say_where_the_input_goes_on(argv, receipts, 
     async with BridgeServer() as server:
         await ran(server, argv, range(3))
         receipts.write_bytes(
-            receipts.read_bytes()[:-1].replace(b'"line":3', b'"line":4') + b"\n" if remaining else b""
+            receipts.read_bytes()[:-1].replace(b'"line":3', b'"line":4') + b"\n"
+            if remaining
+            else b""
         )
         code, reported = await ran(server, argv, range(3 * remaining, 4))
         assert code == 2

@@ -65,7 +65,9 @@ async def test_d01_a_replaced_store_has_nothing_for_the_next_run(store, tmp_path
     """The next run would not find them: the last line says that the store has failed, and an earlier one where they are."""
     async with running("ws://127.0.0.1:9/", "--store", store, "--drain", "1") as child:
         child.say(message(1))
-        await until(lambda: stored(store) == 1)  # its first attempt to connect may end before it is read
+        await until(
+            lambda: stored(store) == 1
+        )  # its first attempt to connect may end before it is read
         (tmp_path / "other").write_text("of somebody else " * 500)
         (tmp_path / "other").rename(store)
         child.say(message(2))
@@ -212,7 +214,9 @@ async def test_a_restart_with_nothing_to_do_ends_at_once(store):
         for _ in range(2):
             async with running(server.url, "--store", store) as child:
                 assert await child.end() == 0
-                assert not [line for line in child.errors if line.startswith(("earlier", "kept", "store"))]
+                assert not [
+                    line for line in child.errors if line.startswith(("earlier", "kept", "store"))
+                ]
         assert applied(server) == []
 
 
@@ -241,7 +245,9 @@ async def test_a_known_line_has_a_receipt_that_says_so(store, tmp_path):
         BridgeServer() as server,
         running(server.url, "--store", store, "--receipts", str(receipts)) as child,
     ):
-        child.say(message(1, idempotency_key="one"), "", "nonsense", message(1, idempotency_key="one"))
+        child.say(
+            message(1, idempotency_key="one"), "", "nonsense", message(1, idempotency_key="one")
+        )
         assert await child.end() == 4
         assert applied(server) == [1]
     parts = [json.loads(line) for line in receipts.read_text().splitlines()]
@@ -296,7 +302,9 @@ async def test_a_damaged_store_is_set_aside_and_reported(store, tmp_path):
     ("options", "word"),
     [((), "--store"), (("--store", "bridge.db"), "wanted a file of receipts")],
 )
-async def test_receipts_that_cannot_be_written_end_it_before_it_begins(options, word, tmp_path, monkeypatch):
+async def test_receipts_that_cannot_be_written_end_it_before_it_begins(
+    options, word, tmp_path, monkeypatch
+):
     """Without a store, or with a file that is something else: exit code 2, and the file is as it was."""
     monkeypatch.chdir(tmp_path)
     receipts = tmp_path / "receipts"

@@ -85,7 +85,12 @@ def _seen(*steps, seconds=2.4, columns=80):
         (
             [
                 lambda: _tell(
-                    events.PhaseChanged, phase="ship", status="completed", number=5, total=5, seconds=1.0
+                    events.PhaseChanged,
+                    phase="ship",
+                    status="completed",
+                    number=5,
+                    total=5,
+                    seconds=1.0,
                 )
             ],
             "[########################] 5/5  2 s",
@@ -93,7 +98,12 @@ def _seen(*steps, seconds=2.4, columns=80):
         (
             [
                 lambda: _tell(
-                    events.PhaseChanged, phase="a", status="skipped", number=1, total=5, reason="optional"
+                    events.PhaseChanged,
+                    phase="a",
+                    status="skipped",
+                    number=1,
+                    total=5,
+                    reason="optional",
                 )
             ],
             "[####--------------------] 1/5  2 s",
@@ -202,7 +212,9 @@ def test_on_a_real_terminal_it_fits_and_is_cleared(tmp_path):
     path.write_text(FLOW)
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 40))
-    environment = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}
+    }
     command = [*PYTHON, "-m", "resilient_bridge", "workflow", "run", str(path), "--json"]
     child = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=theirs, text=True

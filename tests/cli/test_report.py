@@ -50,7 +50,10 @@ def test_the_page_stands_beside_the_log_for_its_owner_alone(written, capsys):
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     found = Page(page.read_text("utf-8"))
     assert found.errors == []
-    assert ["session.jsonl, line " + str(len(written.read_bytes().splitlines())), "not JSON"] in found.rows
+    assert [
+        "session.jsonl, line " + str(len(written.read_bytes().splitlines())),
+        "not JSON",
+    ] in found.rows
 
 
 def test_several_files_are_read_in_the_order_of_their_times(tmp_path, capsys):
@@ -66,7 +69,10 @@ def test_several_files_are_read_in_the_order_of_their_times(tmp_path, capsys):
     parts = json.loads(capsys.readouterr().out)
     assert cli.main(["report", str(whole), "--json"]) == 0
     one = json.loads(capsys.readouterr().out)
-    assert [source["name"] for source in parts.pop("sources")] == ["session.jsonl.1", "session.jsonl"]
+    assert [source["name"] for source in parts.pop("sources")] == [
+        "session.jsonl.1",
+        "session.jsonl",
+    ]
     assert one.pop("sources")
     assert parts == one
     assert not new.with_suffix(".html").exists()
@@ -150,9 +156,9 @@ def test_a_page_on_a_terminal_is_the_page(written, capsys, monkeypatch):
     on_terminal(monkeypatch, 40)
     capsys.readouterr()
     assert cli.main(["report", str(written), "--out", "-"]) == 0
-    assert capsys.readouterr().out.rstrip("\n") == written.with_suffix(".html").read_text("utf-8").rstrip(
-        "\n"
-    )
+    assert capsys.readouterr().out.rstrip("\n") == written.with_suffix(".html").read_text(
+        "utf-8"
+    ).rstrip("\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pty")
@@ -170,7 +176,10 @@ def test_how_far_it_is_fits_the_terminal_that_it_is_drawn_on(tmp_path, capsys, m
     termios.tcsetwinsize(theirs, (24, 24))
     with os.fdopen(theirs, "w", encoding="utf-8") as err:
         monkeypatch.setattr(sys, "stderr", err)
-        assert cli.main(["report", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), "--json"]) == 0
+        assert (
+            cli.main(["report", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"), "--json"])
+            == 0
+        )
     assert drawn_on(ours).split("\r\x1b[K") == ["", "reading: 68 %, 4,096 li", ""]
     assert json.loads(capsys.readouterr().out)["events"] == {"Note": 6_000}
 
@@ -216,8 +225,14 @@ def test_only_a_part_of_the_time(written, capsys):
     [
         (["gone.jsonl"], "cannot read 'gone.jsonl': no such file or directory"),
         (["."], "cannot read '.': is a directory"),
-        (["a.jsonl", "--out", "no/such/page.html"], "cannot write 'no/such/page.html': no such directory"),
-        (["a.jsonl", "--out", "a.jsonl"], "the page would replace the log 'a.jsonl': say where with --out"),
+        (
+            ["a.jsonl", "--out", "no/such/page.html"],
+            "cannot write 'no/such/page.html': no such directory",
+        ),
+        (
+            ["a.jsonl", "--out", "a.jsonl"],
+            "the page would replace the log 'a.jsonl': say where with --out",
+        ),
         (["a.html"], "the page would replace the log 'a.html': say where with --out"),
         (["-", "-"], "stdin (-) can be read once"),
         (["empty.jsonl"], "empty.jsonl: no line in it"),
@@ -238,7 +253,11 @@ def test_wrong_use_is_one_line(tmp_path, capsys, monkeypatch, arguments, wrong):
     assert cli.main(["report", *arguments]) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", f"resilient-bridge report: {wrong}\n")
-    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "a.html").read_bytes() == line(BEGIN, "Note")
+    assert (
+        (tmp_path / "a.jsonl").read_bytes()
+        == (tmp_path / "a.html").read_bytes()
+        == line(BEGIN, "Note")
+    )
 
 
 def test_a_wrong_time_is_refused_at_once(capsys):
@@ -246,7 +265,9 @@ def test_a_wrong_time_is_refused_at_once(capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["report", "a.jsonl", "--since", "yesterday"])
     assert ended.value.code == 2
-    assert "a time such as 2026-02-16T10:30:00Z expected, got 'yesterday'" in capsys.readouterr().err
+    assert (
+        "a time such as 2026-02-16T10:30:00Z expected, got 'yesterday'" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.real

@@ -38,7 +38,11 @@ def test_a_schedule_is_written_as_in_code(text, wanted):
 
 @pytest.mark.parametrize(
     "schedule",
-    [getattr(presets, name).reconnect.backoff for name in presets.__all__ if name != "BridgePolicy"],
+    [
+        getattr(presets, name).reconnect.backoff
+        for name in presets.__all__
+        if name != "BridgePolicy"
+    ],
 )
 def test_what_a_schedule_prints_can_be_typed(schedule):
     """The repr, which is what error texts and logs show, is read back."""

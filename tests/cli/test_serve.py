@@ -47,7 +47,9 @@ async def test_a_line_before_anybody_joined_and_a_bad_one_are_refused():
         first = (await asyncio.wait_for(process.stderr.readline(), 10)).decode()
         assert first == "refused: line 1: nobody has joined yet\n"
         type_line(process, '{"type":')
-        assert "refused: line 2: " in (await asyncio.wait_for(process.stderr.readline(), 10)).decode()
+        assert (
+            "refused: line 2: " in (await asyncio.wait_for(process.stderr.readline(), 10)).decode()
+        )
         async with rb.BridgeClient(url) as client:
             await client.wait_ready(10)
 

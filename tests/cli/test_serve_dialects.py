@@ -28,7 +28,9 @@ async def test_plain_is_served_live_and_nothing_comes_again():
             await socket.send("text")
             shown = [json.loads(await process.stdout.readline()) for _ in range(2)]
             assert shown == [{"raw_base64": "AP8="}, "text"]
-            process.stdin.write(b'after\n{"raw_base64": "AP9h"}\n{"raw_base64": "AP9h", "more": 1}\n')
+            process.stdin.write(
+                b'after\n{"raw_base64": "AP9h"}\n{"raw_base64": "AP9h", "more": 1}\n'
+            )
             heard = [await socket.recv() for _ in range(3)]
             assert heard == ["after", b"\x00\xffa", '{"raw_base64": "AP9h", "more": 1}']
             process.stdin.write(b'{"raw_base64": "A"}\n')
@@ -47,7 +49,9 @@ async def test_json_rpc_is_served_by_hand():
         asking = asyncio.create_task(bridge.request("add", {"a": 1}, timeout=10))
         asked = json.loads(await process.stdout.readline())
         assert (asked["method"], asked["params"]) == ("add", {"a": 1})
-        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": 2}).encode() + b"\n")
+        process.stdin.write(
+            json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": 2}).encode() + b"\n"
+        )
         assert (await asking).payload == {"result": 2}
 
 
@@ -64,7 +68,9 @@ async def test_a_family_is_served_and_spoken():
     spelled = "sequence(field='seq', ask='last_seq')"
     command = (*COMMAND, "--dialect", spelled)
     pipes = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=pipes, stdout=pipes, stderr=pipes
+    )
     try:
         async with asyncio.timeout(30):
             url = (await process.stdout.readline()).decode().strip()
@@ -101,7 +107,9 @@ async def test_what_cannot_be_served_is_refused(spelled, words):
     """With 2, and what is served."""
     command = (*COMMAND, "--dialect", spelled)
     pipes = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=pipes, stdout=pipes, stderr=pipes
+    )
     async with asyncio.timeout(30):
         out, err = await process.communicate()
     assert (process.returncode, out) == (2, b"")
@@ -114,7 +122,9 @@ async def test_a_line_that_cannot_be_sent_is_refused_and_the_next_is_not():
     spelled = "sequence(field='seq', ask='last_seq')"
     command = (*COMMAND, "--dialect", spelled)
     pipes = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipes, stdout=pipes, stderr=pipes)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=pipes, stdout=pipes, stderr=pipes
+    )
     wrong = ['{"a":' + "[" * 50_000 + "]" * 50_000 + "}", '{"a":', '{"a":1,"a":2}', '{"a":1e999}']
     try:
         async with asyncio.timeout(30):

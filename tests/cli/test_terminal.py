@@ -82,7 +82,9 @@ def files(tmp_path, monkeypatch):
     (tmp_path / "right.toml").write_text(
         '[policies.search]\nretry = { attempts = 4 }\ntimeout = "10s"\ndeadline = "60s"\n'
     )
-    (tmp_path / "wrong.toml").write_text("[policies.search]\nretry = { attempts = 0, atempts = 5 }\n")
+    (tmp_path / "wrong.toml").write_text(
+        "[policies.search]\nretry = { attempts = 0, atempts = 5 }\n"
+    )
     return tmp_path
 
 
@@ -117,7 +119,8 @@ def test_output_fits(command, width, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    "command", ["backoff default --json", "classify 429 --json", "check --schema", "completion bash"]
+    "command",
+    ["backoff default --json", "classify 429 --json", "check --schema", "completion bash"],
 )
 def test_what_programs_read_is_not_broken(terminal, files, command, monkeypatch, capsys):
     """JSON and scripts are the same, however narrow the terminal is."""
@@ -145,7 +148,9 @@ def test_a_table_keeps_its_columns():
 def test_a_line_goes_on_below_itself():
     """What does not fit is broken between words; what goes on is indented."""
     assert fitted("  - one two three", 10) == "  - one\n    two\n    three"
-    assert fitted("1.00 s  who  one two three", 20, hanging=8) == "1.00 s  who  one two\n        three"
+    assert (
+        fitted("1.00 s  who  one two three", 20, hanging=8) == "1.00 s  who  one two\n        three"
+    )
 
 
 # ---- the ends --------------------------------------------------------------------------------------------------------
@@ -161,7 +166,10 @@ def test_a_closed_pipe_is_no_traceback(command):
     process = subprocess.Popen([*PROGRAM, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.close()
     _, err = process.communicate(timeout=30)
-    assert (err, process.returncode) in [(b"", 141), *([(b"", 0)] if command == ("--help",) else [])]
+    assert (err, process.returncode) in [
+        (b"", 141),
+        *([(b"", 0)] if command == ("--help",) else []),
+    ]
 
 
 class Terminal:
@@ -174,7 +182,9 @@ class Terminal:
 
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-        clean = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR"}}
+        clean = {
+            name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR"}
+        }
         self.process = subprocess.Popen(
             [*PROGRAM, *command],
             stdin=stdin,
@@ -227,9 +237,16 @@ def test_the_demo_is_plain_text_in_a_pipe():
     command = (*PROGRAM, "demo", "--duration", "2", "--faults", "expire,cut")
     piped = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     text = piped.stdout
-    assert (piped.stderr, [one for one in text if not (one.isprintable() or one == "\n")]) == ("", [])
-    assert re.search(r"^session expired +\d\.\d s +\d+ +0 GAP +\d+ missing: new session$", text, re.MULTILINE)
-    assert re.search(r"^connection cut, 0.8 s .* RECOVERED  0 missing: full replay$", text, re.MULTILINE)
+    assert (piped.stderr, [one for one in text if not (one.isprintable() or one == "\n")]) == (
+        "",
+        [],
+    )
+    assert re.search(
+        r"^session expired +\d\.\d s +\d+ +0 GAP +\d+ missing: new session$", text, re.MULTILINE
+    )
+    assert re.search(
+        r"^connection cut, 0.8 s .* RECOVERED  0 missing: full replay$", text, re.MULTILINE
+    )
     assert text.endswith("\nkept: nothing was lost, repeated or reordered without a report\n")
 
 
@@ -285,7 +302,9 @@ def test_mcp_says_on_a_terminal_what_it_waits_for():
     ours, theirs = pty.openpty()
     try:
         command = [*PROGRAM, "mcp", "--", "cat"]
-        process = subprocess.Popen(command, stdin=theirs, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, stdin=theirs, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
         assert process.stderr.readline().startswith(
             b"resilient-bridge mcp: waiting for an MCP client on stdin;"
         )
@@ -305,7 +324,13 @@ async def test_pipe_says_whether_the_bridge_was_reached():
     async with rb.testing.BridgeServer() as server:
         for url, code, drain in ((server.url, 0, "20"), ("ws://127.0.0.1:1", 5, "1")):
             child = await asyncio.create_subprocess_exec(
-                *PROGRAM, "pipe", url, "--drain", drain, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                *PROGRAM,
+                "pipe",
+                url,
+                "--drain",
+                drain,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
             assert await asyncio.wait_for(child.wait(), 30) == code
 
@@ -345,7 +370,9 @@ def test_bash_completes(tmp_path, capsys):
         timeout=30,
     )
     assert done.stderr == ""
-    for (typed, offered, not_offered), line in zip(COMPLETIONS, done.stdout.splitlines(), strict=True):
+    for (typed, offered, not_offered), line in zip(
+        COMPLETIONS, done.stdout.splitlines(), strict=True
+    ):
         found = set(line.split())
         assert offered <= found, typed
         assert not not_offered & found, typed
@@ -356,7 +383,9 @@ def test_every_option_that_takes_a_file_completes_files(shell, capsys):
     """Those whose value the help calls FILE, whatever command they belong to, and no others."""
     _, out, _ = _printed(["completion", shell], capsys)
     if shell == "fish":
-        found = {line.partition(" -l ")[2].split()[0] for line in out.splitlines() if " -r -F" in line}
+        found = {
+            line.partition(" -l ")[2].split()[0] for line in out.splitlines() if " -r -F" in line
+        }
         options = {f"--{name}" for name in found}
     else:
         (listed,) = re.findall(r"^ +(--[a-z|-]+)\) COMPREPLY=\(\$\(compgen -f ", out, re.MULTILINE)
@@ -366,7 +395,9 @@ def test_every_option_that_takes_a_file_completes_files(shell, capsys):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")])
+@pytest.mark.parametrize(
+    ("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")]
+)
 def test_the_script_is_one_for_its_shell(shell, check, capsys, tmp_path):
     """The shell itself reads it without complaint."""
     program = shutil.which(shell)
@@ -375,5 +406,7 @@ def test_the_script_is_one_for_its_shell(shell, check, capsys, tmp_path):
     _, out, _ = _printed(["completion", shell], capsys)
     script = tmp_path / "completion"
     script.write_text(out)
-    done = subprocess.run([program, check, str(script)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [program, check, str(script)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")

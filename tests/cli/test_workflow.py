@@ -54,7 +54,14 @@ def test_a_run_that_halts_ends_with_one_and_the_report(run, flow):
     code, out, err = run("run", flow)
     assert (code, err) == (1, "")
     assert out.startswith("demo halted at phase ship (1 of 2 phases finished)\n")
-    for part in ("what failed", "why", "suggested fixes", "alternatives", "finished: make", "left: ship"):
+    for part in (
+        "what failed",
+        "why",
+        "suggested fixes",
+        "alternatives",
+        "finished: make",
+        "left: ship",
+    ):
         assert f"\n{part}" in out
     code, again, _ = run("run", flow)
     assert (code, again) == (
@@ -124,7 +131,11 @@ def test_abort_ends_with_zero_and_status_with_three(run, flow):
 def test_status_of_what_has_not_started(run, flow):
     """It is 0, and no file is made."""
     code, out, err = run("status", flow)
-    assert (code, out.splitlines()[0], err) == (0, "demo has not begun (0 of 2 phases finished)", "")
+    assert (code, out.splitlines()[0], err) == (
+        0,
+        "demo has not begun (0 of 2 phases finished)",
+        "",
+    )
     assert [path.name for path in flow.parent.iterdir()] == ["flow.py"]
 
 
@@ -148,7 +159,11 @@ def test_each_report_as_json(run, flow, action, code, status):
     got, out, err = run(action, flow, "--json")
     assert (got, out.count("\n"), err) == (code, 1, "")
     reported = json.loads(out)
-    assert (reported["workflow"], reported["status"], reported["completed"]) == ("demo", status, ["make"])
+    assert (reported["workflow"], reported["status"], reported["completed"]) == (
+        "demo",
+        status,
+        ["make"],
+    )
     assert (reported["failure"] is not None) is (status == "halted")
     assert reported["state_file"] == str(flow.with_name("state.json"))
 
@@ -208,9 +223,12 @@ def test_interrupted_it_goes_on_later(run, flow, number):
     out, err = child.communicate(timeout=30)
     assert (child.returncode, out) == (130, "")
     assert (
-        err == f"resilient-bridge workflow: interrupted; go on with: resilient-bridge workflow run {flow}\n"
+        err
+        == f"resilient-bridge workflow: interrupted; go on with: resilient-bridge workflow run {flow}\n"
     )
-    assert run("status", flow)[1].startswith("demo is not finished, in phase ship (1 of 2 phases finished)\n")
+    assert run("status", flow)[1].startswith(
+        "demo is not finished, in phase ship (1 of 2 phases finished)\n"
+    )
     flow.with_name("wait").unlink()
     ready(flow)
     assert run("run", flow)[0] == 0
@@ -234,9 +252,7 @@ def test_a_phase_that_exits_is_no_end_of_the_workflow(run, flow, form, code):
 @pytest.mark.real
 def test_a_sync_phase_is_waited_for(run, flow):
     """Ctrl-C in a phase that cannot be stopped: it comes to its end, nothing runs beside it, and the next run goes on."""
-    waits = (
-        "    import time\n    while (root / 'hold').exists():\n        time.sleep(0.01)\n    note('end')\n"
-    )
+    waits = "    import time\n    while (root / 'hold').exists():\n        time.sleep(0.01)\n    note('end')\n"
     flow.write_text(f"{FLOW}\n@flow.phase\ndef long():\n    note('long')\n{waits}")
     ready(flow)
     flow.with_name("hold").write_text("")
@@ -285,7 +301,10 @@ def test_a_report_that_cannot_be_written(run, flow):
             check=False,
         )
     assert done.returncode == 2
-    assert done.stderr == "resilient-bridge workflow: cannot write the output: no space left on device\n"
+    assert (
+        done.stderr
+        == "resilient-bridge workflow: cannot write the output: no space left on device\n"
+    )
     assert run("status", flow)[0] == 0
 
 
@@ -303,7 +322,9 @@ def test_without_stderr_it_runs_all_the_same(run, flow):
 def test_d08_status_of_a_damaged_file_is_one_line(run, flow, damage, tmp_path):
     """The library raises a typed StoreError that names the file and what helps; the command says it in one line."""
     assert run("run", flow)[0] in {0, 1}
-    states = [path for path in tmp_path.iterdir() if path.suffix in {".json", ".bak"} and path.is_file()]
+    states = [
+        path for path in tmp_path.iterdir() if path.suffix in {".json", ".bak"} and path.is_file()
+    ]
     assert states
     for path in states:
         path.write_bytes(damage)

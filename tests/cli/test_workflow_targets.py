@@ -18,7 +18,9 @@ def run(capsys):
         yield lambda *argv: call(capsys, argv)
 
 
-TWO = "from resilient_bridge.agent import Workflow\na = Workflow('a.json')\nb = Workflow('b.json')\n"
+TWO = (
+    "from resilient_bridge.agent import Workflow\na = Workflow('a.json')\nb = Workflow('b.json')\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,9 @@ def test_a_file_named_like_a_loaded_module_takes_nothing_from_it(run, tmp_path):
     assert sys.modules["json"] is json
 
 
-@pytest.mark.parametrize("argv", [(), ("begin", "flow.py"), ("run",), ("run", "a.py", "--reason", "x")])
+@pytest.mark.parametrize(
+    "argv", [(), ("begin", "flow.py"), ("run",), ("run", "a.py", "--reason", "x")]
+)
 def test_a_wrong_command_line(run, argv):
     """It is argparse's 2, with usage."""
     code, out, err = run(*argv)

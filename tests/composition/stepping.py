@@ -61,7 +61,10 @@ class Blow:
 
 
 def sweep(
-    scenario: Callable[[BridgeServer, Blow], Coroutine[Any, Any, None]], *, again: int = 0, step: int = 1
+    scenario: Callable[[BridgeServer, Blow], Coroutine[Any, Any, None]],
+    *,
+    again: int = 0,
+    step: int = 1,
 ) -> int:
     """Run the scenario for every `step`-th turn at which its victim can be cancelled; returns the last of them."""
     turn = 1 - step

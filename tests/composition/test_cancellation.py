@@ -131,7 +131,9 @@ async def requesting(server: Any, blow: Blow) -> None:
                 if n == 3:
                     await server.cut("abort")
                     await asyncio.sleep(0.02)
-                answer = await journey.client.request("git_status_request", {"r": n}, idempotent=True)
+                answer = await journey.client.request(
+                    "git_status_request", {"r": n}, idempotent=True
+                )
                 assert answer.payload["r"] == n
 
         await blow.strike(work())
@@ -139,7 +141,9 @@ async def requesting(server: Any, blow: Blow) -> None:
         seen = len(server.frames)
         await server.cut("abort")
         await journey.rest()
-        assert not [frame for frame in server.frames[seen:] if frame["type"] == "git_status_request"]
+        assert not [
+            frame for frame in server.frames[seen:] if frame["type"] == "git_status_request"
+        ]
         answer = await journey.client.request("git_status_request", {"r": 0})
         assert answer.payload["r"] == 0
     journey.check()
@@ -338,7 +342,9 @@ def test_a_cancellation_at_any_step_leaves_the_client_whole(scenario):
 
 
 @pytest.mark.parametrize("again", [1, 2, 3])
-@pytest.mark.parametrize("scenario", [connecting, closing, closing_a_dead_link], ids=lambda s: s.__name__)
+@pytest.mark.parametrize(
+    "scenario", [connecting, closing, closing_a_dead_link], ids=lambda s: s.__name__
+)
 def test_a_second_cancellation_during_the_close_leaves_nothing_either(scenario, again):
     """Cancelled, and cancelled again one to three turns later, while it closes because of the first."""
     assert sweep(scenario, again=again, step=STEP) > 4

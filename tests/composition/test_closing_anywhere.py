@@ -76,7 +76,9 @@ async def closed_before(server: Any, turn: int, drain: float, behaviour: dict[st
     assert client.state == "CLOSED"
     assert not [task for task in asyncio.all_tasks() if "resilient_bridge" in task.get_name()]
     assert {receipt.state for receipt in receipts} <= {"confirmed", "unknown", "dropped"}
-    assert {receipt.id for receipt in remaining} <= {r.id for r in receipts if r.state != "confirmed"}
+    assert {receipt.id for receipt in remaining} <= {
+        r.id for r in receipts if r.state != "confirmed"
+    }
     async with asyncio.timeout(1):
         (outcome,) = await asyncio.gather(living, return_exceptions=True)
         await reading
@@ -104,7 +106,8 @@ def test_a_close_before_any_turn_is_complete(bridge, drain, seed):
         turn += STEP
         try:
             if not simulate(
-                lambda server, turn=turn: closed_before(server, turn, drain, BRIDGES[bridge]), seed=seed
+                lambda server, turn=turn: closed_before(server, turn, drain, BRIDGES[bridge]),
+                seed=seed,
             ):
                 break
             if turn % 16 == 1:

@@ -68,7 +68,11 @@ def test_yaml_reads_what_is_written():
             "x": 16,
         }
     }
-    assert (document.lines["retry"], document.lines["retry.on"], document.lines["retry.s"]) == (1, 2, 8)
+    assert (document.lines["retry"], document.lines["retry.on"], document.lines["retry.s"]) == (
+        1,
+        2,
+        8,
+    )
 
 
 BAD = [

@@ -35,7 +35,8 @@ def test_a_duration_is_written_with_its_unit(text, seconds):
 
 
 @each_row(
-    "text", ["", "s", "-3s", "30x", "1m30m", "30m1h", "1h30", "1:30", "1e3", "nan", "inf", "٣s", "9" * 200]
+    "text",
+    ["", "s", "-3s", "30x", "1m30m", "30m1h", "1h30", "1:30", "1e3", "nan", "inf", "٣s", "9" * 200],
 )
 def test_anything_else_is_no_duration(text):
     """Units out of order, twice or missing, signs, exponents, and figures of other scripts."""

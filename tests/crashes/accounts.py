@@ -98,19 +98,27 @@ class Accounts:
 
     def _unknown(self) -> set[int]:
         return {
-            int(e[1][1:]) for life in self.lives for e in life.events if e[0] == "MessageUndelivered.unknown"
+            int(e[1][1:])
+            for life in self.lives
+            for e in life.events
+            if e[0] == "MessageUndelivered.unknown"
         }
 
     def _judge_sends(self, server: BridgeServer) -> None:
         accepted = {n for life in self.lives for n in life.accepted}
         unknown = self._unknown()
-        applied = [message["payload"]["n"] for message in server.received if message["type"] == "note"]
+        applied = [
+            message["payload"]["n"] for message in server.received if message["type"] == "note"
+        ]
         times = Counter(applied)
         self._say("accepted and lost", sorted(accepted - set(applied) - unknown))
         self._say("applied twice", sorted(n for n, count in times.items() if count > 1))
         firsts = list(dict.fromkeys(applied))
         self._say("applied after a later one", [b for a, b in pairwise(firsts) if b < a])
-        self._say("applied and never attempted", sorted(set(applied) - set(range(1, self._attempted() + 1))))
+        self._say(
+            "applied and never attempted",
+            sorted(set(applied) - set(range(1, self._attempted() + 1))),
+        )
         if not self.forgets:
             self._say("unknown within the window", sorted(unknown))
         self._judge_arrivals(server)

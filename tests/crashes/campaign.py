@@ -61,7 +61,9 @@ class Campaign:
         self.name, self.seed, self.kills, self.variant = name, seed, kills, variant
         self.setup = SETUPS[name]
         self.rng = random.Random(f"{name}/{seed}")
-        self.accounts = Accounts(forgets=self.setup.forgets, is_quick=self.setup.durability == "process")
+        self.accounts = Accounts(
+            forgets=self.setup.forgets, is_quick=self.setup.durability == "process"
+        )
         self.store = directory / "bridge.db"
         self.seconds = 0.0
         self._pushed = 0
@@ -72,8 +74,12 @@ class Campaign:
         try:
             await self._run()
         except AssertionError as error:
-            command = f"python -m tests.crashes {self.name} {self.seed} {self.kills} {self.variant or ''}"
-            raise BrokenError(f"{error}\n  {self.accounts.totals()}\n  repeat: {command}") from error
+            command = (
+                f"python -m tests.crashes {self.name} {self.seed} {self.kills} {self.variant or ''}"
+            )
+            raise BrokenError(
+                f"{error}\n  {self.accounts.totals()}\n  repeat: {command}"
+            ) from error
         self.seconds = time.perf_counter() - started
         return self.accounts
 
@@ -207,7 +213,9 @@ class Campaign:
             elif what == 1:
                 proxy.apply(Fault.fin(after=rng.randrange(3_000), direction=way))
             elif what == 2:
-                proxy.apply(Fault.black_hole(rng.choice([way, "both"]), seconds=rng.uniform(0.02, 0.3)))
+                proxy.apply(
+                    Fault.black_hole(rng.choice([way, "both"]), seconds=rng.uniform(0.02, 0.3))
+                )
             elif what == 3:
                 proxy.apply(Fault.delay(rng.uniform(0.001, 0.02)))
             elif what == 4:

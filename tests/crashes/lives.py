@@ -142,7 +142,9 @@ class Nursery:
 
     def start(self, **order: Any) -> Life:
         """A new process with this order."""
-        life = Life(len(self.lives), {"seed": 0, "durability": "process", "first": 1, **order}, self)
+        life = Life(
+            len(self.lives), {"seed": 0, "durability": "process", "first": 1, **order}, self
+        )
         self.lives.append(life)
         self._tell({**life.order, "life": life.number})
         return life

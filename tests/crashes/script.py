@@ -25,9 +25,13 @@ PUSHES: Final = 5
 class Script:
     """One run of the script over a store of its own."""
 
-    def __init__(self, nursery: Nursery, store: Path, *, forgets: bool = False, **order: Any) -> None:
+    def __init__(
+        self, nursery: Nursery, store: Path, *, forgets: bool = False, **order: Any
+    ) -> None:
         self.nursery, self.store, self.order = nursery, store, order
-        self.accounts = Accounts(forgets=forgets, is_quick=order.get("durability", "process") == "process")
+        self.accounts = Accounts(
+            forgets=forgets, is_quick=order.get("durability", "process") == "process"
+        )
 
     async def run(self, *deaths: dict[str, Any] | None) -> list[Life]:
         """A life for each death, then a clean one; raises BrokenError. `None`: this life closes, and is not killed."""
@@ -40,7 +44,9 @@ class Script:
             last = self._start(server, last=self.accounts.proven())
             await self._live(last, server)
             if last.undelivered != 0 or last.over != 0:
-                self.accounts.problems.append(f"the clean life ended with {last.over}, {last.undelivered}")
+                self.accounts.problems.append(
+                    f"the clean life ended with {last.over}, {last.undelivered}"
+                )
             try:
                 self.accounts.judge(server)
             except BrokenError as error:

@@ -51,7 +51,9 @@ class Account:
     def wrong(self) -> list[str]:
         """Losses that nobody was informed of, and doubles."""
         lost = [
-            n for n in self.accepted if not self.received[n] and n not in self.informed and not self.losses
+            n
+            for n in self.accepted
+            if not self.received[n] and n not in self.informed and not self.losses
         ]
         doubles = [n for n, times in self.received.items() if times > 1]
         return [f"lost, unsaid: {lost}"] * bool(lost) + [f"doubled: {doubles}"] * bool(doubles)
@@ -205,13 +207,18 @@ REDIS_CASES: Final = (
 def _policy() -> rb.bridge.BridgePolicy:
     return rb.presets.default.evolve(
         reconnect=rb.bridge.Reconnect(
-            backoff=rb.Backoff.constant(0.01), connect_burst=100, connects_per_minute=6000, attempts=None
+            backoff=rb.Backoff.constant(0.01),
+            connect_burst=100,
+            connects_per_minute=6000,
+            attempts=None,
         )
     )
 
 
 def _client(url: str, store: Any) -> rb.BridgeClient:
-    return rb.BridgeClient(url, store=store, dialect=rb.dialects.plain, policy=_policy(), receive=False)
+    return rb.BridgeClient(
+        url, store=store, dialect=rb.dialects.plain, policy=_policy(), receive=False
+    )
 
 
 async def _send(client: rb.BridgeClient, account: Account, n: int) -> None:
@@ -233,7 +240,9 @@ async def _heard(account: Account):
         yield
 
 
-async def run(new_store: Callable[[], Any], take_away: Callable[[], None], rng: random.Random) -> Account:
+async def run(
+    new_store: Callable[[], Any], take_away: Callable[[], None], rng: random.Random
+) -> Account:
     """One run, as the module says."""
     account = Account()
     far = FarEnd(account)
@@ -287,7 +296,9 @@ async def sqlite_run(way: str, seed: int) -> Account:
         (Path(folder) / "here").mkdir(mode=0o700)
         path = Path(folder) / "here" / "bridge.db"
         durability = rng.choice(["process", "machine"])
-        return await run(lambda: SQLiteStore(path, durability=durability), lambda: CASES[way](path), rng)
+        return await run(
+            lambda: SQLiteStore(path, durability=durability), lambda: CASES[way](path), rng
+        )
 
 
 async def two_owners_run(seed: int) -> Account:
@@ -323,7 +334,9 @@ async def redis_run(server: Any, way: str, seed: int) -> Account:
     rng, name = random.Random(f"{way}/{seed}"), f"{way}-{seed}"
     take = _redis_cases(server)[way]
     tag = f"{{resilient_bridge:{name}}}"
-    return await run(lambda: RedisStore(server.url, name=name, lease=1.0, wait=5.0), lambda: take(tag), rng)
+    return await run(
+        lambda: RedisStore(server.url, name=name, lease=1.0, wait=5.0), lambda: take(tag), rng
+    )
 
 
 def main(runs: int) -> int:
@@ -333,7 +346,9 @@ def main(runs: int) -> int:
     for way in (*CASES, "two owners"):
         wrong, accepted, received = [], 0, 0
         for seed in range(runs):
-            account = asyncio.run(two_owners_run(seed) if way == "two owners" else sqlite_run(way, seed))
+            account = asyncio.run(
+                two_owners_run(seed) if way == "two owners" else sqlite_run(way, seed)
+            )
             accepted += len(account.accepted)
             received += len(account.received)
             wrong += [f"{way} {seed}: {text}" for text in account.wrong()]

@@ -20,7 +20,14 @@ TIMES = int(
 SEED = int(os.environ.get("CRASHES_SEED", "1"))
 CHUNK = 15
 CHUNKS = 6  # a known-bad variant must be caught within CHUNK * CHUNKS kills
-KILLS = {"steady": 40, "slow_reader": 10, "faults": 30, "machine": 20, "machine_faults": 15, "forgetful": 20}
+KILLS = {
+    "steady": 40,
+    "slow_reader": 10,
+    "faults": 30,
+    "machine": 20,
+    "machine_faults": 15,
+    "forgetful": 20,
+}
 
 
 @pytest.mark.requirement("V9")

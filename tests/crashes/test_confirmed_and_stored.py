@@ -39,5 +39,7 @@ async def test_a_receipt_confirmed_in_this_iteration_is_stored(tmp_path, watcher
                 mine = [name for name in names if name.startswith(f"{n} ")]
                 await asyncio.gather(*(_watch(receipt, tmp_path, name) for name in mine))
         for name in names:
-            async with rb.BridgeClient(server.url, store=SQLiteStore(tmp_path / f"{name}.db")) as again:
+            async with rb.BridgeClient(
+                server.url, store=SQLiteStore(tmp_path / f"{name}.db")
+            ) as again:
                 assert [remaining.idempotency_key for remaining in again.pending()] == []

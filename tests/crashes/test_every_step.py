@@ -62,7 +62,11 @@ async def test_a_mark_that_comes_late_is_caught_at_some_step(nursery, tmp_path):
 
 def _torn(nursery, directory, frame, byte, **options):
     """Three deaths: at a byte of a page in the log, after the first transaction of the next life, and after the second of the third."""
-    deaths = {"bytes": HEADER + frame * FRAME + byte}, {"at": 1, "when": "after"}, {"at": 2, "when": "after"}
+    deaths = (
+        {"bytes": HEADER + frame * FRAME + byte},
+        {"at": 1, "when": "after"},
+        {"at": 2, "when": "after"},
+    )
     more = {"text": "x" * 12_000}  # four pages: most deaths are in the middle of a transaction
     return Script(nursery, directory / f"{frame}-{byte}.db", more=more, **options).run(*deaths)
 

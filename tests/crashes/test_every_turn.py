@@ -42,7 +42,9 @@ class Story:
         self.turn, self.is_dead = None, True
         for side in ("", "-wal"):
             if (self.directory / f"first.db{side}").exists():
-                shutil.copyfile(self.directory / f"first.db{side}", self.directory / f"second.db{side}")
+                shutil.copyfile(
+                    self.directory / f"first.db{side}", self.directory / f"second.db{side}"
+                )
         loop.cut_links("abort")
         self._death.set_result(None)
 
@@ -53,13 +55,21 @@ class Story:
             await self._first(server)
             if not self.is_over:
                 self.is_dead = False
-                second = rb.BridgeClient(server.url, store=SQLiteStore(self.directory / "second.db"))
+                second = rb.BridgeClient(
+                    server.url, store=SQLiteStore(self.directory / "second.db")
+                )
                 await self._live(second, server, max(self.accepted, default=0) + 1, 2 * SENDS)
                 self._judge(server)
 
     def _judge(self, server):
-        assert [message["payload"]["n"] for message in server.received] == list(range(1, 2 * SENDS + 1))
-        names = {(frame["payload"]["n"], frame["id"]) for frame in server.frames if frame["type"] == "note"}
+        assert [message["payload"]["n"] for message in server.received] == list(
+            range(1, 2 * SENDS + 1)
+        )
+        names = {
+            (frame["payload"]["n"], frame["id"])
+            for frame in server.frames
+            if frame["type"] == "note"
+        }
         assert len(names) == 2 * SENDS
         assert {message["payload"]["n"] for message in server.pushed} == set(self.consumed)
         assert [n for n, flagged in self.repeated if not flagged] == []
@@ -137,12 +147,16 @@ def _sweep(monkeypatch, directory):
 
 
 @pytest.mark.requirement("V9")
-def test_a_client_that_ends_at_any_turn_of_its_loop_leaves_the_right_accounts(tmp_path, monkeypatch):
+def test_a_client_that_ends_at_any_turn_of_its_loop_leaves_the_right_accounts(
+    tmp_path, monkeypatch
+):
     """After a death at any iteration the next client of the store has everything applied once, in order, and everything read."""
     assert _sweep(monkeypatch, tmp_path) > 40
 
 
-@pytest.mark.parametrize("name", ["accepted_before_written", "another_id_on_resend", "repeats_unflagged"])
+@pytest.mark.parametrize(
+    "name", ["accepted_before_written", "another_id_on_resend", "repeats_unflagged"]
+)
 def test_a_known_bad_variant_is_caught_at_some_turn(name, tmp_path, monkeypatch):
     """The sweep catches a known-bad variant."""
     for where, what in variants.CHANGED[name]:

@@ -33,7 +33,9 @@ async def test_a_write_that_failed_for_want_of_room_is_no_damage_later(tmp_path,
     store.put(_entry(1, 100))
     size = (tmp_path / "bridge.db-wal").stat().st_size
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + pages * FRAME + 100, hard))  # the signal is ignored
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (size + pages * FRAME + 100, hard)
+    )  # the signal is ignored
     try:
         with pytest.raises(rb.errors.StoreError):
             store.put(_entry(2, 40_000))

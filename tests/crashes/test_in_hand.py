@@ -20,7 +20,12 @@ WITHIN = 0.5  # seconds: half as long as a slow disk takes for one transaction
 async def test_a_close_leaves_what_was_not_read_and_what_is_in_doubt(tmp_path, durability):
     """After a crash 60 messages are in doubt; the next process reads some and closes: the third gets only the others, all flagged."""
     async with BridgeServer() as server, Nursery() as nursery:
-        order = {"url": server.url, "store": str(tmp_path / "bridge.db"), "durability": durability, "last": 0}
+        order = {
+            "url": server.url,
+            "store": str(tmp_path / "bridge.db"),
+            "durability": durability,
+            "last": 0,
+        }
         crashed = nursery.start(**order, dawdles=0, variant="position_seldom_saved")
         assert await crashed.until(lambda: crashed.is_idle), crashed
         for n in range(1, MANY + 1):
@@ -44,13 +49,19 @@ async def test_a_close_leaves_what_was_not_read_and_what_is_in_doubt(tmp_path, d
 async def _crash(directory, durability, **order):
     """Read 200 messages, kill the process and start again; return what both processes consumed."""
     async with BridgeServer() as server, Nursery() as nursery:
-        order |= {"url": server.url, "store": str(directory / "bridge.db"), "durability": durability}
+        order |= {
+            "url": server.url,
+            "store": str(directory / "bridge.db"),
+            "durability": durability,
+        }
         order |= {"last": 0, "dawdles": 0, "patience": 8}
         first = nursery.start(**order)
         assert await first.until(lambda: first.is_idle, 20), first
         for n in range(1, LONG + 1):
             await server.push("news", {"n": n})
-        assert await first.until(lambda: len(first.consumed) == LONG, WITHIN) or first.consumed, first
+        assert await first.until(lambda: len(first.consumed) == LONG, WITHIN) or first.consumed, (
+            first
+        )
         first.kill()
         await first.end()
         second = nursery.start(**order | {"die": None, "variant": None})
@@ -104,7 +115,9 @@ async def test_what_is_taken_while_a_position_is_written_counts_as_well(tmp_path
             for _ in range(count):
                 pushed += 1
                 await server.push("news", {"n": pushed})
-            await first.until(lambda: False, pause)  # the transactions begin 0.1 s after the first message
+            await first.until(
+                lambda: False, pause
+            )  # the transactions begin 0.1 s after the first message
         first.kill()
         await first.end()
         second = nursery.start(**order)

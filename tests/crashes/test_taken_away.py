@@ -7,7 +7,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crashes.taken_away import CASES, REDIS_CASES, Account, redis_run, sqlite_run, two_owners_run
+from tests.crashes.taken_away import (
+    CASES,
+    REDIS_CASES,
+    Account,
+    redis_run,
+    sqlite_run,
+    two_owners_run,
+)
 from tests.redis_server import redis_server_fixture
 from tests.samples import IS_ALL
 

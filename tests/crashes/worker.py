@@ -102,7 +102,11 @@ class Life:
     def _tell(self, event: Any) -> None:
         if isinstance(event, REPORTED):
             names = ("key", "verdict", "reason", "lost", "failure")
-            parts = [str(getattr(event, name)) for name in names if getattr(event, name, None) is not None]
+            parts = [
+                str(getattr(event, name))
+                for name in names
+                if getattr(event, name, None) is not None
+            ]
             state = [str(getattr(event, event.__state__))] if event.__state__ else []
             self.say(" ".join(["e", ".".join([type(event).__name__, *state]), *parts]))
 

@@ -48,7 +48,9 @@ ROUNDS: Final = {
         leaking=frozenset({"postfix sasl_passwd", "teradata"}),
     ),
     "third": Round("services, prompts, clouds", 82.5, 96.2, leaking=frozenset({"codecov", "ably"})),
-    "fourth": Round("what Python, Node, Go and Java print", 92.7, 98.5, leaking=frozenset({"erlang"})),
+    "fourth": Round(
+        "what Python, Node, Go and Java print", 92.7, 98.5, leaking=frozenset({"erlang"})
+    ),
     "fifth": Round(
         "validators, tools of attackers, databases' commands",
         81.3,

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.errors import CODES, MCP_CODES, PREFIXES, Category, Executed, Kind, Severity, code_info
+from resilient_bridge.errors import (
+    CODES,
+    MCP_CODES,
+    PREFIXES,
+    Category,
+    Executed,
+    Kind,
+    Severity,
+    code_info,
+)
 from tests.rows import each_row
 
 
@@ -97,16 +106,26 @@ def test_an_unlisted_code_is_read_like_its_prefix():
 
 def test_superseding_ends_the_session():
     """Severity fatal means the end of the session: only for one that another client took over."""
-    assert [code for code, row in CODES.items() if row.severity is Severity.FATAL] == ["SESS_SUPERSEDED"]
+    assert [code for code, row in CODES.items() if row.severity is Severity.FATAL] == [
+        "SESS_SUPERSEDED"
+    ]
 
 
 def test_a_rejection_by_a_policy_was_never_sent():
     """A rejection by a circuit, a bulkhead or a rate limit is TRANSPORT, transient and not run; a rejected result has run."""
     for code in ("SYS_CIRCUIT_OPEN", "SYS_BULKHEAD_FULL", "SYS_THROTTLED"):
         row = CODES[code]
-        assert (row.category, row.kind, row.executed) == (Category.TRANSPORT, Kind.TRANSIENT, Executed.NO)
+        assert (row.category, row.kind, row.executed) == (
+            Category.TRANSPORT,
+            Kind.TRANSIENT,
+            Executed.NO,
+        )
     late, rejected = CODES["SYS_DEADLINE_EXCEEDED"], CODES["SYS_RESULT_REJECTED"]
-    assert (late.category, late.retryable, late.executed) == (Category.TIMEOUT, False, Executed.MAYBE)
+    assert (late.category, late.retryable, late.executed) == (
+        Category.TIMEOUT,
+        False,
+        Executed.MAYBE,
+    )
     assert (rejected.category, rejected.retryable, rejected.executed) == (
         Category.UPSTREAM,
         True,

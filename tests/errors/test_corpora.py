@@ -11,7 +11,14 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import Toolbox
-from resilient_bridge.errors import Failure, error_for, holds_secret, redact, redact_value, sends_secret
+from resilient_bridge.errors import (
+    Failure,
+    error_for,
+    holds_secret,
+    redact,
+    redact_value,
+    sends_secret,
+)
 from resilient_bridge.report import Incident, page
 from resilient_bridge.telemetry import emit
 from tests.errors.corpora import ROUNDS, parts_of, shows, texts
@@ -36,7 +43,9 @@ def test_sec1_secrets_are_masked(name):
     """At least 97 of 100 texts come out without any of their secrets, and stay as they are when masked again."""
     found = texts(name)
     shown = [redact(one.text, limit=LONG) for one in found]
-    leaked = [one.source for one, text in zip(found, shown, strict=True) if shows(text, one.secrets)]
+    leaked = [
+        one.source for one, text in zip(found, shown, strict=True) if shows(text, one.secrets)
+    ]
     assert len(leaked) <= len(found) * 0.03, leaked
     assert [text for text in shown if redact(text, limit=LONG) != text] == []
 
@@ -115,7 +124,10 @@ def test_s02_what_a_field_says_about_a_secret_stays():
 
 def test_s02_a_masked_value_is_masked_again_only_where_it_is_no_word():
     """A value of letters and digits is found again in the text, a word is not."""
-    assert redact("password=hunter2x, so hunter2x failed") == "password=[redacted], so [redacted] failed"
+    assert (
+        redact("password=hunter2x, so hunter2x failed")
+        == "password=[redacted], so [redacted] failed"
+    )
     assert redact("?token=json in json") == "?token=[redacted] in json"
 
 
@@ -125,7 +137,9 @@ def test_s02_a_parameter_of_a_url_that_is_no_secret_is_no_word_to_mask():
 
 
 def _failures() -> list[Failure]:
-    return [Failure.of("SYS_INTERNAL_ERROR", one.text, details={"error": one.text}) for one in SECRETS]
+    return [
+        Failure.of("SYS_INTERNAL_ERROR", one.text, details={"error": one.text}) for one in SECRETS
+    ]
 
 
 def _forms(failure: Failure) -> list[str]:
@@ -147,7 +161,9 @@ def _forms(failure: Failure) -> list[str]:
 
 def _leaks(forms: list[list[str]]) -> list[str]:
     return [
-        one.source for one, shown in zip(SECRETS, forms, strict=True) if shows("\n".join(shown), one.secrets)
+        one.source
+        for one, shown in zip(SECRETS, forms, strict=True)
+        if shows("\n".join(shown), one.secrets)
     ]
 
 
@@ -170,7 +186,9 @@ def test_sec1_no_file_line_span_label_or_page_shows_a_secret(tmp_path, caplog):
 
             with pytest.raises(rb.BridgeError):
                 fails(failure)
-        spans = [repr((one.name, one.attributes, one.status.description)) for one in telemetry.finished()]
+        spans = [
+            repr((one.name, one.attributes, one.status.description)) for one in telemetry.finished()
+        ]
         metrics = str(scraped.families())
     for _ in range(2):
         state.save([failure.to_dict() for failure in _failures()])
@@ -183,7 +201,9 @@ def test_sec1_no_file_line_span_label_or_page_shows_a_secret(tmp_path, caplog):
     assert len(files) >= 3
     parts = [caplog.text, metrics, page(incident), *spans, *files]
     shown = "\n".join(parts)
-    words = {secret for one in SECRETS for secret in one.secrets if len(secret) > 7 and secret.isalnum()}
+    words = {
+        secret for one in SECRETS for secret in one.secrets if len(secret) > 7 and secret.isalnum()
+    }
     assert len(words) > 60
     assert [word for word in sorted(words) if word in shown] == []
 

@@ -61,7 +61,9 @@ USES = {
     "prometheus_client": [lambda _: _prometheus()],
     "redis": [lambda _: _redis_store(), lambda _: _redis_state()],
     "yaml": [_yaml],
-    "orjson": [lambda _: __import__("resilient_bridge.protocol.frames", fromlist=["x"]).Encoder("orjson")],
+    "orjson": [
+        lambda _: __import__("resilient_bridge.protocol.frames", fromlist=["x"]).Encoder("orjson")
+    ],
 }
 
 
@@ -95,7 +97,10 @@ def test_each_extra_is_one_of_the_project():
     ours = {extra for _, extra in EXTRAS.values()}
     assert ours == set(extras) - {"test", "bench", "dev"}
     page = (ROOT / "docs/reference/platforms.md").read_text()
-    assert set(re.findall(r"^\| `pip install 'resilient-bridge\[(\w+)\]'` \|", page, re.MULTILINE)) == ours
+    assert (
+        set(re.findall(r"^\| `pip install 'resilient-bridge\[(\w+)\]'` \|", page, re.MULTILINE))
+        == ours
+    )
 
 
 PAGES = {
@@ -107,7 +112,9 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize(("extra", "page"), [(extra, page) for extra in PAGES for page in PAGES[extra]])
+@pytest.mark.parametrize(
+    ("extra", "page"), [(extra, page) for extra in PAGES for page in PAGES[extra]]
+)
 def test_a_page_that_needs_an_extra_says_so_at_its_top(extra, page):
     """The line that installs it stands above the first heading after the title, and in prose or a shell block."""
     text = (ROOT / f"docs/how-to/{page}.md").read_text().partition("\n## ")[0]
@@ -147,9 +154,13 @@ def test_no_extra_is_imported_without_it():
         ]
         for node in ast.walk(ast.parse(text)):
             names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            names += (
+                [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            )
             if {name.partition(".")[0] for name in names} & set(EXTRAS) and not any(
                 first <= node.lineno <= last for first, last in typing_only
             ):
-                found.append((path.relative_to(ROOT), "needed(" in text or "how_to_install(" in text))
+                found.append(
+                    (path.relative_to(ROOT), "needed(" in text or "how_to_install(" in text)
+                )
     assert all(is_asked for _, is_asked in found), found

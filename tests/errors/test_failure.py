@@ -30,10 +30,19 @@ def test_the_line_of_the_design():
 @pytest.mark.parametrize(
     ("failure", "line"),
     [
-        (Failure.of("CONN_REFUSED", details={"errno": 111}), "connection refused (TRANSPORT, ECONNREFUSED)"),
-        (Failure.of("CONN_RESET", details={"errno": 9999}), "connection reset (TRANSPORT, errno 9999)"),
+        (
+            Failure.of("CONN_REFUSED", details={"errno": 111}),
+            "connection refused (TRANSPORT, ECONNREFUSED)",
+        ),
+        (
+            Failure.of("CONN_RESET", details={"errno": 9999}),
+            "connection reset (TRANSPORT, errno 9999)",
+        ),
         (Failure.of("AUTH_FORBIDDEN"), "access forbidden (AUTH, not retryable)"),
-        (Failure.of("SYS_UNAVAILABLE", retry_after=0.25), "server unavailable (UPSTREAM, retry in 0.2 s)"),
+        (
+            Failure.of("SYS_UNAVAILABLE", retry_after=0.25),
+            "server unavailable (UPSTREAM, retry in 0.2 s)",
+        ),
         (
             Failure.of("SYS_UNAVAILABLE", retry_after=1e7),
             "server unavailable (UPSTREAM, retry in 10000000 s)",
@@ -80,7 +89,9 @@ def test_an_impossible_wait_is_no_wait(wait):
 def test_the_report_for_a_person_has_its_five_parts():
     """Category, message, retryable, session validity and what to do, in a few lines and without a trace."""
     failure = Failure.of(
-        "SESS_NOT_FOUND", "session not found: s1", suggestions=["join a new session", "list the sessions"]
+        "SESS_NOT_FOUND",
+        "session not found: s1",
+        suggestions=["join a new session", "list the sessions"],
     )
     assert failure.explain().splitlines() == [
         "session not found: s1 (UPSTREAM, not retryable)",
@@ -179,13 +190,18 @@ def test_the_record_for_a_log_is_plain_json():
     """It has every field, only JSON types, and the cause by its class name."""
     failure = Failure.of(
         "PROTO_INVALID_MESSAGE",
-        details={"violations": ({"field": "id", "constraint": "uuid", "received": "x"},), "limit": math.inf},
+        details={
+            "violations": ({"field": "id", "constraint": "uuid", "received": "x"},),
+            "limit": math.inf,
+        },
         cause=ValueError("x"),
         history=(Failure.of("CONN_RESET"),),
     )
     record = json.loads(json.dumps(failure.to_dict(), allow_nan=False))
     assert set(record) == {field.name for field in attrs.fields(Failure)}
-    assert record["details"]["violations"] == [{"field": "id", "constraint": "uuid", "received": "x"}]
+    assert record["details"]["violations"] == [
+        {"field": "id", "constraint": "uuid", "received": "x"}
+    ]
     assert record["cause"] == "ValueError"
     assert record["history"][0]["code"] == "CONN_RESET"
 
@@ -253,8 +269,14 @@ def test_details_of_any_shape_are_survived():
 def test_a_server_that_says_retryable_says_that_a_repeat_can_help():
     """`retryable: true` in the data of an error does not say whether the call ran, and a peer's `executed: no` is no proof."""
     fields = {"code": -32000, "message": "busy", "data": {"retryable": True}}
-    assert (Failure.from_mcp(fields).retryable, Failure.from_mcp(fields).executed) == (True, Executed.MAYBE)
+    assert (Failure.from_mcp(fields).retryable, Failure.from_mcp(fields).executed) == (
+        True,
+        Executed.MAYBE,
+    )
     ours = Failure.of("CONN_RESET").to_mcp()
     assert Failure.from_mcp(ours).executed is Executed.MAYBE
     for wrong in ("perhaps", 1, None):
-        assert Failure.from_mcp({"code": -32000, "data": {"executed": wrong}}).executed is Executed.MAYBE
+        assert (
+            Failure.from_mcp({"code": -32000, "data": {"executed": wrong}}).executed
+            is Executed.MAYBE
+        )

@@ -18,7 +18,9 @@ NOON = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)
 @pytest.mark.requirement("V16")
 def test_a_report_has_the_six_fields_of_the_board():
     """type, message, recoverable, context, suggestion and timestamp, as the board's interface lists them."""
-    failure = Failure.of("SYS_RATE_LIMITED", details={"http_status": 429}, suggestions=("wait", "slow down"))
+    failure = Failure.of(
+        "SYS_RATE_LIMITED", details={"http_status": 429}, suggestions=("wait", "slow down")
+    )
     assert failure.to_report(NOON, tool="web_scrape", provider="anthropic", attempt=2) == {
         "type": "upstream",
         "message": "rate limited",
@@ -71,16 +73,23 @@ def test_the_timestamp_is_utc(at, expected):
 
 def test_a_time_without_a_zone_is_refused():
     """A time without a zone does not identify an instant."""
-    with pytest.raises(ValueError, match=r"^at: wanted a time with its zone, got 2024-01-15T10:30:00$"):
+    with pytest.raises(
+        ValueError, match=r"^at: wanted a time with its zone, got 2024-01-15T10:30:00$"
+    ):
         Failure.of("CONN_RESET").to_report(NOON.replace(tzinfo=None))
 
 
 def test_a_report_is_json_without_secrets():
     """The names passed in are redacted like everything else; values that are not JSON become text."""
-    failure = Failure.of("SYS_UNAVAILABLE", "Bearer s3cret refused", details={"provider_id": ["a", ("b",)]})
+    failure = Failure.of(
+        "SYS_UNAVAILABLE", "Bearer s3cret refused", details={"provider_id": ["a", ("b",)]}
+    )
     report = json.dumps(failure.to_report(NOON, tool="fetch?token=s3cret\n"), allow_nan=False)
     assert "s3cret" not in report
-    assert json.loads(report)["context"] == {"tool": "fetch?token=[redacted]\\n", "provider": ["a", ["b"]]}
+    assert json.loads(report)["context"] == {
+        "tool": "fetch?token=[redacted]\\n",
+        "provider": ["a", ["b"]],
+    }
 
 
 @each_row("code", ["SYS_RATE_LIMITED", "SYS_UNAVAILABLE", "CONN_TIMEOUT", "CONN_REFUSED"])
@@ -89,7 +98,10 @@ def test_a02_a_refused_repeat_is_not_advised(code):
     made = Failure.of(
         code, "x", executed=Executed.MAYBE, suggestions=("look at its log", "wait, then repeat")
     )
-    refused, over = attrs.evolve(made, stopped="not_idempotent"), attrs.evolve(made, stopped="attempts")
+    refused, over = (
+        attrs.evolve(made, stopped="not_idempotent"),
+        attrs.evolve(made, stopped="attempts"),
+    )
     for report in (json.loads(refused.to_llm()), refused.to_report()):
         assert report["recoverable"] is False
         assert report["suggestion"].split("; ") == [

@@ -297,7 +297,12 @@ def test_an_error_inside_of_a_constructor_stays_what_it_is() -> None:
 def test_signatures_are_those_of_the_constructors() -> None:
     """A hover, `help` and `inspect` see the arguments, and no wrapper."""
     assert [*inspect.signature(rb.Timeout).parameters] == ["seconds", "thread", "idle"]
-    assert [*inspect.signature(rb.Backoff.exponential).parameters] == ["base", "factor", "cap", "jitter"]
+    assert [*inspect.signature(rb.Backoff.exponential).parameters] == [
+        "base",
+        "factor",
+        "cap",
+        "jitter",
+    ]
     assert inspect.iscoroutinefunction(rb.BridgeClient.send)
 
 
@@ -308,7 +313,8 @@ def test_a_missing_name_is_an_attribute_error_and_costs_nothing_until_it_is_read
     assert not hasattr(rb.BridgeClient("ws://h"), "__enter__")
     assert getattr(rb.Backoff, "expo", None) is None
     with pytest.raises(
-        ImportError, match=r"cannot import name 'Gap' from 'resilient_bridge'; write rb\.bridge\.Gap"
+        ImportError,
+        match=r"cannot import name 'Gap' from 'resilient_bridge'; write rb\.bridge\.Gap",
     ):
         from resilient_bridge import Gap  # type: ignore[attr-defined]  # noqa: F401 # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]
 
@@ -340,7 +346,9 @@ def test_none_is_no_limit_and_never_zero() -> None:
 
 def test_a_number_as_text_is_refused_in_code_with_the_number_to_write() -> None:
     """Without a unit a text does not say what it counts, so code asks for the number."""
-    with pytest.raises(rb.ConfigError, match=re.escape("got '30'; write rb.bridge.Heartbeat(every=30)")):
+    with pytest.raises(
+        rb.ConfigError, match=re.escape("got '30'; write rb.bridge.Heartbeat(every=30)")
+    ):
         rb.bridge.Heartbeat(every="30")
 
 

@@ -56,7 +56,11 @@ def test_h04_the_session_id_is_preserved():
     sent = failure.to_mcp()
     assert (sent["data"]["sessionId"], sent["data"]["providerId"]) == ("abc", "openai")
     again = Failure.from_mcp(sent)
-    assert (again.details["session_id"], again.code, again.message) == ("abc", failure.code, failure.message)
+    assert (again.details["session_id"], again.code, again.message) == (
+        "abc",
+        failure.code,
+        failure.message,
+    )
     own = Failure.of("CONN_RESET", details={"session_id": "abc"})
     assert own.to_mcp()["data"]["sessionId"] == "abc"
 

@@ -73,13 +73,23 @@ def test_no_form_of_a_failure_shows_a_secret(text):
     failure = Failure.of(
         "SYS_INTERNAL_ERROR",
         text,
-        details={"error": text, "nested": [{"token": SECRET, "text": (text,)}], "bytes": text.encode()},
+        details={
+            "error": text,
+            "nested": [{"token": SECRET, "text": (text,)}],
+            "bytes": text.encode(),
+        },
         suggestions=(text,),
         cause=ValueError(text),
         history=(inner,),
     )
     error = error_for(failure)
-    forms = [str, repr, Failure.explain, Failure.to_llm, lambda f: json.dumps([f.to_dict(), f.to_mcp()])]
+    forms = [
+        str,
+        repr,
+        Failure.explain,
+        Failure.to_llm,
+        lambda f: json.dumps([f.to_dict(), f.to_mcp()]),
+    ]
     for shown in [*(form(failure) for form in forms), str(error), repr(error), str(error.args)]:
         assert "CANARY" not in shown
 
@@ -137,7 +147,10 @@ def test_any_text_comes_out_printable_bounded_and_stable(text):
     assert redact(shown) == shown
 
 
-@each_row("piece", "a a- token '\" :// token: Bearer key= ://@ token', \\ eyJ sk- ?token= u:p Basic".split())
+@each_row(
+    "piece",
+    "a a- token '\" :// token: Bearer key= ://@ token', \\ eyJ sk- ?token= u:p Basic".split(),
+)
 def test_a_hostile_text_costs_time_linear_in_it(piece):
     """Eight times the almost-matches cost at most some eight times as much, where squares would cost sixty-four."""
 
@@ -201,7 +214,12 @@ def test_a_secret_that_stands_beside_its_name_is_masked(value):
 
 def test_what_stands_beside_a_harmless_name_stays():
     """Masking looks at names, not at places."""
-    value = {"name": "colour", "value": "red", "pairs": [("size", "9")], "words": ["--verbose", "x"]}
+    value = {
+        "name": "colour",
+        "value": "red",
+        "pairs": [("size", "9")],
+        "words": ["--verbose", "x"],
+    }
     assert redact_value(value) == {
         "name": "colour",
         "value": "red",

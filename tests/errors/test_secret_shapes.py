@@ -357,7 +357,9 @@ def test_d02_all_texts_of_a_failure_have_one_bound(monkeypatch):
     """However many texts an error frame holds, and however long: what is read of them is bounded."""
     read = []
     masked = secret_shapes.masked
-    monkeypatch.setattr(secret_shapes, "masked", lambda text: read.append(len(text)) or masked(text))
+    monkeypatch.setattr(
+        secret_shapes, "masked", lambda text: read.append(len(text)) or masked(text)
+    )
     text = "@" + "a://" * 2_000
     for wide in (1, 10, 50):
         read.clear()

@@ -29,7 +29,9 @@ SAMPLE = list(_sample())
 
 
 def _failure(text):
-    return Failure.of("SYS_INTERNAL_ERROR", text, details={"error": text, "items": [text, {"inner": text}]})
+    return Failure.of(
+        "SYS_INTERNAL_ERROR", text, details={"error": text, "items": [text, {"inner": text}]}
+    )
 
 
 def _fail(text):
@@ -72,7 +74,9 @@ async def _workflow_file(text, folder, caplog):
     reports = [await flow.run(), await flow.run()]
     files = [path.read_text("utf-8") for path in folder.iterdir() if path.is_file()]
     assert len(files) >= 2  # the file and its backup
-    return "\n".join([*files, *(report.explain() + json.dumps(report.to_dict()) for report in reports)])
+    return "\n".join(
+        [*files, *(report.explain() + json.dumps(report.to_dict()) for report in reports)]
+    )
 
 
 async def _state_file(text, folder, caplog):

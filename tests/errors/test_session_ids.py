@@ -25,7 +25,10 @@ async def test_h04_what_sessions_refuse_names_the_session():
 async def test_h04_a_message_that_cannot_be_sent_names_the_session():
     """`send` and `request` of what is no JSON."""
     async with rb.BridgeClient("ws://127.0.0.1:1/", session_id="abc") as bridge:
-        for refused in (bridge.send("note", {"x": object()}), bridge.request("note", {"x": object()})):
+        for refused in (
+            bridge.send("note", {"x": object()}),
+            bridge.request("note", {"x": object()}),
+        ):
             with pytest.raises(rb.errors.ProtocolError) as caught:
                 await refused
             assert caught.value.failure.code == "PROTO_INVALID_MESSAGE"

@@ -34,7 +34,10 @@ class Telemetry:
             []
             if data is None
             else [
-                one for part in data.resource_metrics for scope in part.scope_metrics for one in scope.metrics
+                one
+                for part in data.resource_metrics
+                for scope in part.scope_metrics
+                for one in scope.metrics
             ]
         )
         return [point for one in metrics if one.name == name for point in one.data.data_points]

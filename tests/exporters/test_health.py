@@ -46,7 +46,11 @@ async def test_it_follows_the_clients_of_the_process():
     """Starting is 503, ready is 200, away is 503 with its cause; a client that is closed is no longer there."""
     app = rb.telemetry.health_app()
     before = await ask(app)
-    assert (before.status_code, before.json()["status"], before.json()["links"]) == (200, "ready", [])
+    assert (before.status_code, before.json()["status"], before.json()["links"]) == (
+        200,
+        "ready",
+        [],
+    )
     async with BridgeServer() as server:
         await server.cut("abort", seconds=60)
         async with rb.BridgeClient(server.url, name="agent") as bridge:
@@ -96,7 +100,9 @@ def test_a_client_that_is_ready_is_listed_with_its_queues():
 @pytest.mark.requirement("X9")
 async def test_circuits_budgets_and_alerts_are_shown_and_change_nothing(monkeypatch):
     """An open circuit is another service that is ill; secrets in keys are masked."""
-    monkeypatch.setattr(health, "_MOST", 1_000_000)  # whatever other tests have left in this process
+    monkeypatch.setattr(
+        health, "_MOST", 1_000_000
+    )  # whatever other tests have left in this process
     budget = rb.agent.SpendBudget(10, name="tokens", mode="soft")
     budget.spend(4)
 
@@ -115,8 +121,12 @@ async def test_circuits_budgets_and_alerts_are_shown_and_change_nothing(monkeypa
     body = answer.json()
     assert answer.status_code == 200
     assert "hunter22" not in answer.text
-    assert [one["state"] for one in body["circuits"] if "prices-of-health" in one["key"]] == ["open"]
-    assert {"name": "tokens", "state": "RUNNING", "spent": "4", "limit": "10"} in body["spend_budgets"]
+    assert [one["state"] for one in body["circuits"] if "prices-of-health" in one["key"]] == [
+        "open"
+    ]
+    assert {"name": "tokens", "state": "RUNNING", "spent": "4", "limit": "10"} in body[
+        "spend_budgets"
+    ]
     assert [one["remaining"] for one in body["retry_budgets"] if one["key"] == "retries"] != []
     assert body["alerts"] == [{"rule": "failure", "level": "critical"}]
     rb.calls.circuit(prices).reset()
@@ -157,7 +167,11 @@ async def test_a_store_that_refuses_is_shown(tmp_path):
 async def test_the_stores_of_clients_are_listed_by_a_real_server(tmp_path):
     """Over uvicorn: its sort and name without folders, open or failed, and how much waits in it; memory is no store."""
     app, path = rb.telemetry.health_app(), tmp_path / "bridge.db"
-    async with BridgeServer() as bridge_server, serving_on_a_port(app) as url, httpx.AsyncClient() as http:
+    async with (
+        BridgeServer() as bridge_server,
+        serving_on_a_port(app) as url,
+        httpx.AsyncClient() as http,
+    ):
         assert (await http.get(url)).json()["stores"] == []
         async with (
             rb.BridgeClient(bridge_server.url, name="memory"),
@@ -177,7 +191,9 @@ async def test_the_stores_of_clients_are_listed_by_a_real_server(tmp_path):
                 while bridge.state is rb.bridge.BridgeState.READY:
                     await asyncio.sleep(0.01)
             await bridge.send("note", {})
-            bridge._driver.store_failed(rb.errors.StoreError(rb.Failure.of("SYS_STORE_UNAVAILABLE")))
+            bridge._driver.store_failed(
+                rb.errors.StoreError(rb.Failure.of("SYS_STORE_UNAVAILABLE"))
+            )
             answer = await http.get(url)
             assert answer.json()["stores"] == [{**row, "state": "failed", "queued": 1}]
             assert str(tmp_path) not in answer.text

@@ -146,7 +146,9 @@ def test_a_sync_call_in_a_thread_of_its_time_limit_has_it_too(telemetry):
 
     @rb.Policy(rb.Timeout(5, thread=True))(name="work")
     def work():
-        seen.append((threading.current_thread().name, trace.get_current_span().get_span_context().span_id))
+        seen.append(
+            (threading.current_thread().name, trace.get_current_span().get_span_context().span_id)
+        )
 
     work()
     (span,) = telemetry.finished("work")
@@ -340,7 +342,9 @@ async def test_no_secret_becomes_an_attribute(telemetry):
 
 def test_a_gauge_reads_what_is_its_own(telemetry, monkeypatch):
     """A scrape lists the circuits once, for the one gauge that shows them, and the alerts once."""
-    rb.capture(rb.Policy(rb.Breaker.consecutive(1, open_for=60, key="circuit of the gauges"))(lambda: 1))
+    rb.capture(
+        rb.Policy(rb.Breaker.consecutive(1, open_for=60, key="circuit of the gauges"))(lambda: 1)
+    )
     ours = rb.calls.circuits()["circuit of the gauges"]
     monkeypatch.setattr(readings, "circuits", lambda: {"circuit of the gauges": ours})
     calls = Counter()

@@ -42,7 +42,8 @@ class Scraped:
 
     def families(self):
         return {
-            one.name: one for one in text_string_to_metric_families(generate_latest(self.registry).decode())
+            one.name: one
+            for one in text_string_to_metric_families(generate_latest(self.registry).decode())
         }
 
 
@@ -139,7 +140,14 @@ def test_they_are_labels_if_somebody_asks():
             for one in scraped.families()["resilient_bridge_errors"].samples
             if one.name.endswith("_total")
         ]
-    assert set(sample.labels) == {"category", "code", "severity", "source", "session_id", "user_agent"}
+    assert set(sample.labels) == {
+        "category",
+        "code",
+        "severity",
+        "source",
+        "session_id",
+        "user_agent",
+    }
     assert sample.labels["session_id"] == "s1"
     assert sample.labels["user_agent"] == f"resilient-bridge/{rb.__version__}"
 
@@ -159,7 +167,9 @@ def test_a_thousand_sessions_make_no_more_series_than_are_allowed(labels, caplog
         ]
     assert len(samples) == (101 if labels else 1)
     assert sum(one.value for one in samples) == 1_000
-    warnings = [record for record in caplog.records if "errors has 100 series" in record.getMessage()]
+    warnings = [
+        record for record in caplog.records if "errors has 100 series" in record.getMessage()
+    ]
     assert len(warnings) == (1 if labels else 0)
 
 
@@ -174,16 +184,24 @@ def test_names_that_a_program_makes_are_bounded_too(scraped):
     (calls,) = (one for one in scraped.registry.collect() if one.name == "resilient_bridge_calls")
     samples = [one for one in calls.samples if one.name.endswith("_total")]
     assert len(samples) == 1_001
-    assert [one.value for one in samples if one.labels == {"policy": "other", "outcome": "ok"}] == [200]
+    assert [one.value for one in samples if one.labels == {"policy": "other", "outcome": "ok"}] == [
+        200
+    ]
 
 
 def test_a_name_that_gets_no_series_is_not_masked_for_one(monkeypatch):
     """Of what is counted as `other` nothing is shown, so nothing is looked at; no name stays none, and one of blanks is a name."""
     read = []
-    monkeypatch.setattr(series, "redact", lambda text, **limit: read.append(text) or redact(text, **limit))
+    monkeypatch.setattr(
+        series, "redact", lambda text, **limit: read.append(text) or redact(text, **limit)
+    )
     with Scraped(max_series=1) as scraped:
         for name in ("first", "second", "third", "  ", ""):
-            emit(rb.events.CallFinished(name=name, outcome="ok", attempts=1, seconds=0.1, waited=0, key="k"))
+            emit(
+                rb.events.CallFinished(
+                    name=name, outcome="ok", attempts=1, seconds=0.1, waited=0, key="k"
+                )
+            )
         counted = {
             name: scraped.value("resilient_bridge_calls_total", policy=name, outcome="ok")
             for name in ("first", "other", "")
@@ -196,9 +214,13 @@ def test_a_name_that_gets_no_series_is_not_masked_for_one(monkeypatch):
 @pytest.mark.parametrize("severity", rb.errors.Severity)
 def test_a_failure_is_counted_from_the_severity_warning_on(scraped, severity):
     """Info is only logged."""
-    emit(rb.events.MessageRejected(failure=rb.Failure.of("PROTO_INVALID_MESSAGE", severity=severity)))
+    emit(
+        rb.events.MessageRejected(failure=rb.Failure.of("PROTO_INVALID_MESSAGE", severity=severity))
+    )
     counted = [
-        one for one in scraped.families()["resilient_bridge_errors"].samples if one.name.endswith("_total")
+        one
+        for one in scraped.families()["resilient_bridge_errors"].samples
+        if one.name.endswith("_total")
     ]
     assert len(counted) == (0 if severity is rb.errors.Severity.INFO else 1)
 
@@ -232,7 +254,9 @@ def test_a_link_is_counted_from_its_loss_to_its_verdict():
             ]
             assert [(one.labels["bridge"], one.value) for one in drops] == [("agent", 1)]
             took = scraped.value(
-                "resilient_bridge_reconnect_duration_seconds_sum", bridge="agent", verdict="RECOVERED"
+                "resilient_bridge_reconnect_duration_seconds_sum",
+                bridge="agent",
+                verdict="RECOVERED",
             )
             assert took is not None
             assert took >= 20
@@ -248,7 +272,9 @@ def test_a_link_is_counted_from_its_loss_to_its_verdict():
 async def test_a_link_over_a_client_of_yours_is_counted_by_its_name(scraped):
     """`reconnecting` over a websocket of the library's own, cut once: one drop, two connections, and every event has the name."""
     async with BridgeServer() as server:
-        policy = rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.05)))
+        policy = rb.presets.default.evolve(
+            reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.05))
+        )
         link = rb.reconnecting(lambda: connect(server.url), policy, name="search")
         with record() as seen:
             async with link:
@@ -279,7 +305,10 @@ def test_a_circuit_is_in_one_state(scraped):
         for state in ("closed", "open", "half_open", "isolated", "disabled")
     }
     assert states == {"closed": 0, "open": 1, "half_open": 0, "isolated": 0, "disabled": 0}
-    assert scraped.value("resilient_bridge_circuit_transitions_total", circuit="prices", state="open") == 1
+    assert (
+        scraped.value("resilient_bridge_circuit_transitions_total", circuit="prices", state="open")
+        == 1
+    )
 
 
 def test_every_metric_of_the_table_is_there(scraped):
@@ -347,7 +376,9 @@ try:
 except rb.ConfigError as error:
     print(error)
 """
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert f"pip install 'resilient-bridge[{exporter}]'" in shown
 
 
@@ -360,5 +391,6 @@ def test_an_old_event_of_an_unknown_link_does_no_harm(scraped):
     )
     assert scraped.value("resilient_bridge_gaps_total", bridge="", verdict="GAP") == 1
     assert (
-        "resilient_bridge_reconnect_duration_seconds_count" not in generate_latest(scraped.registry).decode()
+        "resilient_bridge_reconnect_duration_seconds_count"
+        not in generate_latest(scraped.registry).decode()
     )

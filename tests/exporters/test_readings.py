@@ -50,7 +50,11 @@ def test_circuits_beyond_the_bound_are_counted_by_their_states(monkeypatch):
     values = {labels: value for _, labels, value in read}
     assert len(values) == len(read) == 55
     assert values["50", "half_open"] == 1
-    assert (values["other", "closed"], values["other", "open"], values["other", "half_open"]) == (50, 1, 0)
+    assert (values["other", "closed"], values["other", "open"], values["other", "half_open"]) == (
+        50,
+        1,
+        0,
+    )
     assert sum(values.values()) == 61
 
 
@@ -66,12 +70,19 @@ def test_opentelemetry_shows_every_circuit_however_many_there_were(monkeypatch, 
             monkeypatch.setattr(readings, "circuits", lambda found=found: found)
             (scope,) = reader.get_metrics_data().resource_metrics[0].scope_metrics
             (points,) = (
-                one.data.data_points for one in scope.metrics if one.name == "resilient_bridge.circuit.state"
+                one.data.data_points
+                for one in scope.metrics
+                if one.name == "resilient_bridge.circuit.state"
             )
-            last = {(one.attributes["circuit"], one.attributes["state"]): one.value for one in points}
+            last = {
+                (one.attributes["circuit"], one.attributes["state"]): one.value for one in points
+            }
             names |= {name for name, _ in last}
     meters.shutdown()
     assert len(names) == 201
     assert (last["a", "open"], last["z", "open"]) == (1, 1)
     assert (last["other", "open"], last["other", "closed"]) == (0, 398)
-    assert len([one for one in caplog.records if "circuit.state has 1000 series" in one.getMessage()]) == 1
+    assert (
+        len([one for one in caplog.records if "circuit.state has 1000 series" in one.getMessage()])
+        == 1
+    )

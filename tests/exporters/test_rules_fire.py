@@ -29,7 +29,9 @@ def promtool(*arguments):
         if os.environ.get("RESILIENT_BRIDGE_REQUIRE_SERVERS"):
             pytest.fail("promtool is missing: apt-get install prometheus")
         pytest.skip("promtool is missing: apt-get install prometheus")
-    return subprocess.run([PROMTOOL, *arguments], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        [PROMTOOL, *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 class Recording:

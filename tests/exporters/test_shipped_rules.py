@@ -49,7 +49,8 @@ def test_the_thresholds_are_those_of_the_process():
     parameters = inspect.signature(rb.telemetry.Alerts).parameters
     names = ("error_rate", "reconnect_failures", "session_drops", "hook_failures")
     assert found == {
-        name: dict(zip(("warning", "critical"), parameters[name].default, strict=True)) for name in names
+        name: dict(zip(("warning", "critical"), parameters[name].default, strict=True))
+        for name in names
     }
 
 

@@ -22,7 +22,11 @@ def clock():
 
 def names(recorded):
     """Return the class names of the events, without those of single attempts."""
-    return [type(event).__name__ for event in recorded if not isinstance(event, rb.events.RetryScheduled)]
+    return [
+        type(event).__name__
+        for event in recorded
+        if not isinstance(event, rb.events.RetryScheduled)
+    ]
 
 
 # ---- one provider, repeated -----------------------------------------------------------------------------------------
@@ -40,7 +44,9 @@ async def test_a_rate_limit_waits_for_its_header_or_sixty_seconds(clock, headers
 @pytest.mark.requirement("V2")
 async def test_a_local_provider_is_asked_again_at_once(clock):
     """With the preset's row for local providers there is no wait, whatever failed."""
-    world = World(refused(503), httpx2.ConnectError, gpt("hello"), policy=rb.presets.openviber.tools["local"])
+    world = World(
+        refused(503), httpx2.ConnectError, gpt("hello"), policy=rb.presets.openviber.tools["local"]
+    )
     assert await world.run("hi") == "hello"
     assert (sum(clock.slept), world.edge.who) == (0, ["gpt"] * 3)
 
@@ -73,13 +79,17 @@ async def test_after_repeated_failure_the_other_model_answers(clock):
     assert world.edge.who == ["gpt"] * 4 + ["claude"] * 2
     assert (clock.slept, world.ran) == ([1, 2, 1], ["a"])
     assert names(recorded) == ["GaveUp", "FellBack", "RetryRecovered"]
-    assert [(each.code, each.stopped) for each in world.board.asked] == [("SYS_UNAVAILABLE", "attempts")]
+    assert [(each.code, each.stopped) for each in world.board.asked] == [
+        ("SYS_UNAVAILABLE", "attempts")
+    ]
     words = world.edge.asked[-1][1]
     assert words["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "hi"}]},
         {
             "role": "assistant",
-            "content": [{"type": "tool_use", "id": "call_1", "name": "read_file", "input": {"path": "a"}}],
+            "content": [
+                {"type": "tool_use", "id": "call_1", "name": "read_file", "input": {"path": "a"}}
+            ],
         },
         {
             "role": "user",
@@ -119,12 +129,17 @@ async def test_an_empty_account_is_asked_once_and_the_board_at_once(clock):
 async def test_what_the_other_model_calls_runs_and_the_first_one_reads_on():
     """A round of the other model is part of the conversation: the first model then gets its call and its result."""
     world = World(
-        refused(429, "quota"), claude("let me look", ("toolu_1", "read_file", {"path": "b"})), gpt("done")
+        refused(429, "quota"),
+        claude("let me look", ("toolu_1", "read_file", {"path": "b"})),
+        gpt("done"),
     )
     assert await world.run("hi") == "done"
     assert (world.edge.who, world.ran) == (["gpt", "claude", "gpt"], ["b"])
     *_, message, result = world.edge.asked[-1][1]["messages"]
-    assert (message["content"], message["tool_calls"][0]["id"]) == ("let me look", result["tool_call_id"])
+    assert (message["content"], message["tool_calls"][0]["id"]) == (
+        "let me look",
+        result["tool_call_id"],
+    )
 
 
 @pytest.mark.requirement("V4")
@@ -170,6 +185,14 @@ async def test_a_failure_that_no_other_model_can_avoid_is_raised_at_once(clock, 
         await world.run("hi")
     assert (clock.slept, world.edge.who, world.board.asked) == ([], ["gpt"], [])
     failure = rb.classify(raised.value)
-    assert all("sk-secret" not in text for text in (failure.explain(), failure.to_llm(), repr(recorded)))
-    spent = world.budget.status().spent  # only a 401 proves that nothing ran; otherwise the estimate counts
-    assert spent == 0 if kind is openai.AuthenticationError else Decimal("0.04") < spent < Decimal("0.041")
+    assert all(
+        "sk-secret" not in text for text in (failure.explain(), failure.to_llm(), repr(recorded))
+    )
+    spent = (
+        world.budget.status().spent
+    )  # only a 401 proves that nothing ran; otherwise the estimate counts
+    assert (
+        spent == 0
+        if kind is openai.AuthenticationError
+        else Decimal("0.04") < spent < Decimal("0.041")
+    )

@@ -84,7 +84,9 @@ async def test_a_round_is_dropped_whole_or_not_at_all():
         [calling("read_file", {"path": "long"}, "a"), calling("read_file", {"path": "b"}, "b")],
     ):
         latest = [calling("read_file", {"path": "long"}, each) for each in "cd"]
-        world = World(gpt(None, *first), gpt(None, *latest), gpt("done"), read_file=read, limit=8000)
+        world = World(
+            gpt(None, *first), gpt(None, *latest), gpt("done"), read_file=read, limit=8000
+        )
         assert await world.run("hi") == "done"
         *_, (_, body) = world.edge.asked
         assert asked_for(body["messages"]) == (["call_c", "call_d"], ["call_c", "call_d"])
@@ -144,7 +146,9 @@ async def test_tools_that_take_all_the_room_are_named():
 @pytest.mark.requirement("V12")
 async def test_a_provider_that_finds_it_too_long_twice_is_believed():
     """There are two requests and no third; our error has the provider's as its cause."""
-    world = World(*rounds("a", "b"), *[refused(400, "too long")] * 2, read_file=long_file, limit=8000)
+    world = World(
+        *rounds("a", "b"), *[refused(400, "too long")] * 2, read_file=long_file, limit=8000
+    )
     with pytest.raises(rb.errors.ContextOverflowError) as raised:
         await world.run("hi")
     assert raised.value.failure.details["suggestion"] == "start_new_session"
@@ -157,7 +161,12 @@ async def test_the_other_model_too_may_find_it_too_long():
     """After a fallback its 400 causes a compaction all the same, and the switch is confirmed again."""
     world = World(
         *rounds("a", "b"),
-        *(refused(429, "quota"), refused(400, "prompt too long"), refused(429, "quota"), claude("done")),
+        *(
+            refused(429, "quota"),
+            refused(400, "prompt too long"),
+            refused(429, "quota"),
+            claude("done"),
+        ),
         read_file=long_file,
         limit=8000,
     )
@@ -242,7 +251,9 @@ async def test_what_is_known_not_to_have_run_costs_nothing():
     for answers in ([httpx2.ConnectError] * 3, [refused(429, "quota")]):
         world = World(*answers, claude("done"))
         await world.run("hi")
-        assert world.budget.status().spent == Decimal("0.0045")  # what claude reported, nothing else
+        assert world.budget.status().spent == Decimal(
+            "0.0045"
+        )  # what claude reported, nothing else
     world = World(*[refused(500)] * 3, claude("done"))
     await world.run("hi")
     estimate = world.budget.status().spent - Decimal("0.0045")
@@ -264,7 +275,10 @@ async def test_the_time_of_a_person_is_not_that_of_a_request(clock):
 @pytest.mark.requirement("V11")
 async def test_with_the_retry_around_it_every_attempt_is_counted(clock):
     """As the page says for users who pay for attempts that time out: a client without retries, and the Retry after the Fallback."""
-    edge, budget = Edge(httpx2.ReadTimeout, httpx2.ReadTimeout, gpt("hello")), rb.agent.SpendBudget(1)
+    edge, budget = (
+        Edge(httpx2.ReadTimeout, httpx2.ReadTimeout, gpt("hello")),
+        rb.agent.SpendBudget(1),
+    )
     client = rb.wrap(next(edge.clients()), rb.Policy(rb.Breaker()))
 
     @rb.Policy(rb.Fallback(lambda: "other"), rb.Retry(attempts=3, backoff=rb.Backoff.constant(1)))(

@@ -34,13 +34,22 @@ def failing(*errors):
 async def test_a_failed_tool_is_reported_to_the_model_and_the_loop_goes_on():
     """It runs once, because it may have had its effect; the model gets type, message and suggestion, and no secret."""
     error = PermissionError(13, "Permission denied: token=ghp_0123456789abcdefghijABCDEFGHIJ456789")
-    world = World(gpt(None, calling("read_file", {"path": "a"})), gpt("I may not"), read_file=failing(error))
+    world = World(
+        gpt(None, calling("read_file", {"path": "a"})), gpt("I may not"), read_file=failing(error)
+    )
     with rb.testing.record() as recorded:
         assert await world.run("hi") == "I may not"
     (result,) = world.tool_results()
-    assert (result["type"], result["recoverable"], bool(result["suggestion"])) == ("permission", False, True)
+    assert (result["type"], result["recoverable"], bool(result["suggestion"])) == (
+        "permission",
+        False,
+        True,
+    )
     assert "ghp_" not in repr(world.edge.asked)
-    assert (world.ran, [type(event).__name__ for event in recorded]) == (["a"], ["GaveUp", "ToolFailed"])
+    assert (world.ran, [type(event).__name__ for event in recorded]) == (
+        ["a"],
+        ["GaveUp", "ToolFailed"],
+    )
     assert world.edge.who == ["gpt"] * 2
 
 
@@ -48,11 +57,15 @@ async def test_a_tool_that_may_have_run_is_repeated_only_with_permission():
     """After a lost connection `look_at`, which is idempotent, is retried; for `read_file` the model is advised to check first."""
     lost = ConnectionResetError
     asks = [calling("read_file", {"path": "a"}, 1), calling("look_at", {"url": "u"}, 2)]
-    world = World(gpt(None, *asks), gpt("done"), read_file=failing(lost()), look_at=failing(lost(), lost()))
+    world = World(
+        gpt(None, *asks), gpt("done"), read_file=failing(lost()), look_at=failing(lost(), lost())
+    )
     assert await world.run("hi") == "done"
     assert sorted(world.ran) == ["a", "u", "u", "u"]
     first, second = world.tool_results()
-    assert first["suggestion"].startswith("it may have run: find out whether it did before doing it again; ")
+    assert first["suggestion"].startswith(
+        "it may have run: find out whether it did before doing it again; "
+    )
     assert first["suggestion"].count("it may have run") == 1
     assert second["result"] == "at last u"
 
@@ -220,7 +233,9 @@ async def test_when_no_mode_remains_the_model_gets_the_failure():
         }
         return browse.call(functions, url)
 
-    world = World(gpt(None, calling("look_at", {"url": "u"})), gpt("I could not look"), look_at=look)
+    world = World(
+        gpt(None, calling("look_at", {"url": "u"})), gpt("I could not look"), look_at=look
+    )
     with rb.testing.record() as recorded:
         assert await world.run("hi") == "I could not look"
     assert "no text" in world.tool_results()[0]["message"]

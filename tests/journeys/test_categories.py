@@ -14,7 +14,9 @@ from tests.rows import each_row
 from .journey import Journey, simulated
 
 
-ONCE = rb.presets.default.evolve(reconnect=attrs.evolve(rb.presets.default.reconnect, first_connect="raise"))
+ONCE = rb.presets.default.evolve(
+    reconnect=attrs.evolve(rb.presets.default.reconnect, first_connect="raise")
+)
 
 
 async def first_failure(server: Any, **options: Any) -> rb.Failure:
@@ -24,7 +26,9 @@ async def first_failure(server: Any, **options: Any) -> rb.Failure:
             await journey.ready()
         raised, known = caught.value.failure, journey.client.health().failure
         assert (raised.code, raised.message) == (known.code, known.message)
-        assert raised.details["session_id"] == journey.client.session_id  # S9: the error names its session
+        assert (
+            raised.details["session_id"] == journey.client.session_id
+        )  # S9: the error names its session
     return caught.value.failure
 
 
@@ -82,7 +86,11 @@ async def test_what_the_bridge_does_has_its_category(server, behaviour, code, ca
 async def test_what_the_network_does_has_its_category(server, door, name, code, category):
     """TRANSPORT and TIMEOUT: refused, dropped, unanswered, no such name, a resolver that hangs, no route; within 10 s, retryable."""
     loop: Any = asyncio.get_running_loop()
-    loop.network.names |= {"gone.example": (), "hangs.example": "hang", "no.route.example": ("10.1.2.3",)}
+    loop.network.names |= {
+        "gone.example": (),
+        "hangs.example": "hang",
+        "no.route.example": ("10.1.2.3",),
+    }
     loop.network.roads["10.1.2.3"] = "unreachable"
     await asyncio.sleep(0.1)
     if door is not None:
@@ -129,7 +137,10 @@ async def test_every_kind_of_loss_is_typed_in_the_events(server):
         await journey.ready()
         failures = [
             e.failure
-            for e in (*journey.of(rb.events.Disconnected), *journey.of(rb.events.ReconnectScheduled))
+            for e in (
+                *journey.of(rb.events.Disconnected),
+                *journey.of(rb.events.ReconnectScheduled),
+            )
         ]
         assert len(failures) >= 8
         for failure in failures:
@@ -144,7 +155,9 @@ async def test_every_kind_of_loss_is_typed_in_the_events(server):
 async def test_a_starting_bridge_is_distinguished_from_a_missing_one(server):
     """A 503 on the upgrade, a refused and an unanswered connect have three codes; it is READY as soon as it answers 101."""
     quick = rb.bridge.BridgePolicy(
-        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(1), attempts=None, connect_timeout=2)
+        reconnect=rb.bridge.Reconnect(
+            backoff=rb.Backoff.constant(1), attempts=None, connect_timeout=2
+        )
     )
     async with Journey(server, policy=quick) as journey:
         await journey.ready()

@@ -56,7 +56,8 @@ async def lead_to(server: Any, client: rb.BridgeClient, state: str) -> None:
             await until(client, state)
         case "REPLAYING" | "FLUSHING":
             server.behave(
-                replay="none" if state == "REPLAYING" else "correct", push_buffer=state == "FLUSHING"
+                replay="none" if state == "REPLAYING" else "correct",
+                push_buffer=state == "FLUSHING",
             )
             await server.cut("abort")
             await until(client, "BACKOFF")
@@ -70,7 +71,9 @@ async def lead_to(server: Any, client: rb.BridgeClient, state: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def standing(server: Any, state: str) -> AsyncIterator[tuple[rb.BridgeClient, list[rb.bridge.Receipt]]]:
+async def standing(
+    server: Any, state: str
+) -> AsyncIterator[tuple[rb.BridgeClient, list[rb.bridge.Receipt]]]:
     """A client that stands in `state` and cannot leave it by itself soon, with three sends waiting or unconfirmed."""
     network: Any = asyncio.get_running_loop().network  # type: ignore[attr-defined]
     reconnect = attrs.evolve(STEADY.reconnect, attempts=1 if state == "SUSPENDED" else None)
@@ -89,7 +92,9 @@ async def standing(server: Any, state: str) -> AsyncIterator[tuple[rb.BridgeClie
         await lead_to(server, client, state)
     receipts = []
     if state not in {"IDLE", "FAILED", "CLOSED"}:  # they refuse
-        receipts = [await client.send("tool_result", {"n": n, "pad": "x" * 200_000}) for n in range(3)]
+        receipts = [
+            await client.send("tool_result", {"n": n, "pad": "x" * 200_000}) for n in range(3)
+        ]
     closing = None
     if state in HANDED_OUT:
         await asyncio.sleep(0.2)
@@ -103,11 +108,17 @@ async def standing(server: Any, state: str) -> AsyncIterator[tuple[rb.BridgeClie
         await closing
 
 
-def others_of(client: rb.BridgeClient, receipts: list[rb.bridge.Receipt]) -> list[asyncio.Task[Any]]:
+def others_of(
+    client: rb.BridgeClient, receipts: list[rb.bridge.Receipt]
+) -> list[asyncio.Task[Any]]:
     """Everybody who may wait for a client: first those who wait for the receipts."""
     waits: list[Any] = [receipt.confirmed() for receipt in receipts]
     if client.state != "IDLE":  # a client that was never entered refuses the rest
-        waits += [client.wait_ready(), anext(aiter(client)), client.request("a_request", {}, timeout=1000)]
+        waits += [
+            client.wait_ready(),
+            anext(aiter(client)),
+            client.request("a_request", {}, timeout=1000),
+        ]
     return [asyncio.ensure_future(wait) for wait in waits]
 
 

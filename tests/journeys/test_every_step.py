@@ -133,7 +133,9 @@ def test_a_link_that_dies_at_any_step_loses_nothing(bridge, how):
 )
 def test_a_link_that_dies_between_any_two_frames_loses_nothing(bridge, how, every):
     """Between all frames, or at every other place, and so within many: the same outcome."""
-    assert len(cut_everywhere(bridge, how, "byte", 79 * every)) > 60 / every  # no frame is shorter than 79
+    assert (
+        len(cut_everywhere(bridge, how, "byte", 79 * every)) > 60 / every
+    )  # no frame is shorter than 79
 
 
 @pytest.mark.parametrize("how", ["abort", "close", "vanish"])

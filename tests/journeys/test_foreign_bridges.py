@@ -51,7 +51,9 @@ class Consumer:
         """Wait for these verdicts, and until `on_gap` was called with those other than RECOVERED."""
         await self.until(lambda: len(self.of("Resumed")) >= verdicts)
         gaps = sum(event.verdict != "RECOVERED" for event in self.of("Resumed"))
-        await self.until(lambda: sum(isinstance(item, str) and " " in item for item in self.seen) >= gaps)
+        await self.until(
+            lambda: sum(isinstance(item, str) and " " in item for item in self.seen) >= gaps
+        )
         await self.bridge.wait_ready(timeout=5)
 
     def of(self, name):
@@ -294,7 +296,11 @@ async def test_b04_where_the_user_says_that_it_dedupes_it_is_repeated_and_counte
     async with client(bridge, QUICK.evolve(dialect=rb.bridge.Dialect(dedupes=True))) as c:
         receipt = await c.bridge.send("charge", {"order": 42}, idempotency_key="k")
         assert await receipt.confirmed(timeout=10) == "read"
-        assert (len(bridge.got), {m["idempotency_key"] for m in bridge.got}, receipt.sends) == (3, {"k"}, 3)
+        assert (len(bridge.got), {m["idempotency_key"] for m in bridge.got}, receipt.sends) == (
+            3,
+            {"k"},
+            3,
+        )
         assert [(event.key, event.sends) for event in c.of("MessageResent")] == [("k", 2), ("k", 3)]
 
 

@@ -76,7 +76,9 @@ async def test_the_seed_of_30_seconds_holds(server):
 @each_row("phase", [x / 4 for x in range(8)])
 @each_row("slept", [60.0, 3_600.0, 8 * 3_600.0])
 @simulated
-async def test_a_link_that_died_while_the_machine_slept_is_noticed_within_3_seconds(server, phase, slept):
+async def test_a_link_that_died_while_the_machine_slept_is_noticed_within_3_seconds(
+    server, phase, slept
+):
     """After a wake-up the clocks disagree: the client asks at once, and waits two seconds for the answer."""
     async with Journey(server) as journey:
         await journey.ready()

@@ -27,13 +27,19 @@ async def test_b05_a_replay_above_the_bound_is_not_asked_for_again(answers):
     class Bridge(PlainBridge):
         def replay(self, since):
             return [
-                m for m in self.log if answers == "everything" or since is None or m["timestamp"] >= since
+                m
+                for m in self.log
+                if answers == "everything" or since is None or m["timestamp"] >= since
             ]
 
     bridge = Bridge()
-    async with client(bridge, QUICK.evolve(dialect=rb.bridge.Dialect(max_frame_bytes=100_000))) as c:
+    async with client(
+        bridge, QUICK.evolve(dialect=rb.bridge.Dialect(max_frame_bytes=100_000))
+    ) as c:
         for i in range(20):
-            await bridge.push(bridge.message(i, stamp=f"2026-01-01T00:00:{2 * i:02}Z", text="x" * 10_000))
+            await bridge.push(
+                bridge.message(i, stamp=f"2026-01-01T00:00:{2 * i:02}Z", text="x" * 10_000)
+            )
         await c.until(lambda: 19 in c.seen)
         bridge.cut()
         await c.resumed(1)
@@ -41,10 +47,16 @@ async def test_b05_a_replay_above_the_bound_is_not_asked_for_again(answers):
         assert await receipt.confirmed(timeout=20) == "read"
         await bridge.push(bridge.message(20, stamp="2026-01-01T00:01:00Z"))
         await c.until(lambda: 20 in c.seen)
-        asked = [payload.get("since", "") for _, kind, payload in bridge.asked if kind == "request_replay"]
+        asked = [
+            payload.get("since", "")
+            for _, kind, payload in bridge.asked
+            if kind == "request_replay"
+        ]
         assert asked == ["2025-12-31T23:55:00Z", "2025-12-31T23:59:58Z"]
         assert c.seen[20:] == ["UNKNOWN too_large", 20]
-        assert bridge.connections == 4  # the first, one that ends for each question, one that asks nothing
+        assert (
+            bridge.connections == 4
+        )  # the first, one that ends for each question, one that asks nothing
         bridge.cut()  # and the next loss does not start over
         await c.resumed(2)
         assert bridge.connections == 5
@@ -58,10 +70,14 @@ async def test_b05_a_later_question_that_fits_recovers():
             return [m for m in self.log if since is None or m["timestamp"] >= since]
 
     bridge = Bridge()
-    async with client(bridge, QUICK.evolve(dialect=rb.bridge.Dialect(max_frame_bytes=100_000))) as c:
+    async with client(
+        bridge, QUICK.evolve(dialect=rb.bridge.Dialect(max_frame_bytes=100_000))
+    ) as c:
         for i in range(100):  # a question starts at the smallest of the last 64 timestamps
             text = "x" * (10_000 if i < 20 else 10)
-            await bridge.push(bridge.message(i, stamp=f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z", text=text))
+            await bridge.push(
+                bridge.message(i, stamp=f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z", text=text)
+            )
         await c.until(lambda: 99 in c.seen)
         bridge.cut()
         await bridge.push(bridge.message(100, stamp="2026-01-01T00:02:00Z"), live=False)
@@ -83,7 +99,9 @@ async def test_b05_a_pushed_replay_that_does_not_fit_ends_in_a_state(has_join):
                 None,
                 self.first(name),
             ):
-                await ws.send(json.dumps({"type": "replay_buffer", "payload": {"messages": self.log}}))
+                await ws.send(
+                    json.dumps({"type": "replay_buffer", "payload": {"messages": self.log}})
+                )
 
         def first(self, name):
             if name not in self.names:
@@ -129,7 +147,10 @@ async def slow_line(url, bytes_per_second):
     async def accept(reader, writer):
         back, forth = await asyncio.open_connection(target.hostname, target.port, limit=2048)
         tasks.extend(
-            [asyncio.create_task(carry(reader, forth, False)), asyncio.create_task(carry(back, writer, True))]
+            [
+                asyncio.create_task(carry(reader, forth, False)),
+                asyncio.create_task(carry(back, writer, True)),
+            ]
         )
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
@@ -173,7 +194,11 @@ async def test_b06_bytes_that_keep_coming_are_life():
         bridge.cut()
         await bridge.push(bridge.message(20), live=False)
         await c.until(lambda: 20 in c.seen)
-        assert (bridge.connections, c.seen[20:], c.of("Resumed")[0].verdict) == (2, [20], "RECOVERED")
+        assert (bridge.connections, c.seen[20:], c.of("Resumed")[0].verdict) == (
+            2,
+            [20],
+            "RECOVERED",
+        )
 
 
 async def test_b06_an_answer_that_takes_longer_than_one_may_is_not_asked_for_again():

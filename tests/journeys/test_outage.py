@@ -29,7 +29,9 @@ async def test_requests_in_flight_fail_at_the_loss_and_are_not_repeated(server):
     server.behave(ignored=frozenset({"git_status_request"}))
     async with Journey(server, policy=QUICK) as journey:
         await journey.ready()
-        asked = [asyncio.create_task(journey.client.request("git_status_request", {})) for _ in range(3)]
+        asked = [
+            asyncio.create_task(journey.client.request("git_status_request", {})) for _ in range(3)
+        ]
         await asyncio.sleep(0.5)
         await server.cut("abort")
         await asyncio.sleep(0.01)
@@ -50,7 +52,9 @@ async def test_an_idempotent_request_is_repeated_under_its_id_and_key(server):
     server.behave(ignored=frozenset({"git_status_request"}))
     async with Journey(server, policy=QUICK) as journey:
         await journey.ready()
-        asked = asyncio.create_task(journey.client.request("git_status_request", {"a": 1}, idempotent=True))
+        asked = asyncio.create_task(
+            journey.client.request("git_status_request", {"a": 1}, idempotent=True)
+        )
         await asyncio.sleep(0.5)
         server.behave(ignored=frozenset())
         await server.cut("abort")
@@ -69,8 +73,12 @@ async def test_a_request_made_while_down_waits_inside_its_timeout(server):
         await journey.ready()
         await server.cut("abort", seconds=5)
         await asyncio.sleep(0.1)
-        late = asyncio.create_task(journey.client.request("git_status_request", {"a": 1}, timeout=2))
-        good = asyncio.create_task(journey.client.request("git_status_request", {"a": 2}, timeout=20))
+        late = asyncio.create_task(
+            journey.client.request("git_status_request", {"a": 1}, timeout=2)
+        )
+        good = asyncio.create_task(
+            journey.client.request("git_status_request", {"a": 2}, timeout=20)
+        )
         with pytest.raises(rb.errors.AttemptTimeoutError) as caught:
             await late
         assert caught.value.failure.executed is rb.errors.Executed.NO
@@ -144,7 +152,9 @@ async def test_nothing_is_repeated_outside_the_window(server, outage, state):
         await journey.rest(limit=400)
         assert journey.receipts[1].state == state
         assert journey.receipts[2].state == "confirmed"
-        assert [f["payload"]["n"] for f in frames(server)] == ([1, 1, 2] if state == "confirmed" else [1, 2])
+        assert [f["payload"]["n"] for f in frames(server)] == (
+            [1, 1, 2] if state == "confirmed" else [1, 2]
+        )
         if state == "unknown":
             with pytest.raises(rb.OutcomeUnknownError):
                 await journey.receipts[1].confirmed()

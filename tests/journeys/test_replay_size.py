@@ -36,7 +36,9 @@ async def test_a_reconnect_replays_the_gap_and_the_overlap(server, overlap):
     assert len(asks) == 20
     assert all(frame["payload"]["since"] for frame in asks)
     replayed = [event.replayed for event in journey.of(rb.events.Resumed)]
-    assert max(replayed) <= 20  # what was missed in at most 5 s and a wait, and nothing of the overlap
+    assert (
+        max(replayed) <= 20
+    )  # what was missed in at most 5 s and a wait, and nothing of the overlap
     size = len(json.dumps(server.pushed[-1], separators=(",", ":")))
     # The smallest timestamp of the last 64 messages counts (a clock may go back); a gap of 20 s, a minute of live messages.
     full = (overlap + 64 + 20 + 60) * size * 1.1

@@ -37,7 +37,10 @@ def gaps_waited(journey: Journey, since: float) -> list[float]:
     for at, event in journey.log:
         if at < since or not isinstance(event, rb.events.StateChanged):
             continue
-        if event.state in {"BACKOFF", "SUSPENDED"} and event.previous not in {"BACKOFF", "SUSPENDED"}:
+        if event.state in {"BACKOFF", "SUSPENDED"} and event.previous not in {
+            "BACKOFF",
+            "SUSPENDED",
+        }:
             down = at
         elif event.state == "CONNECTING" and down is not None:
             waits.append(round(at - down, 3))
@@ -64,10 +67,14 @@ async def test_recursor_waits_1_2_5_10_30_and_gives_up(server):
         start = await cut_for_good(journey)
         await asyncio.sleep(2)
         receipt = await journey.send(2)
-        asked = asyncio.create_task(client.request("git_status_request", {}, timeout=1000, idempotent=True))
+        asked = asyncio.create_task(
+            client.request("git_status_request", {}, timeout=1000, idempotent=True)
+        )
         waiting = asyncio.create_task(client.wait_ready())
         await asyncio.sleep(100)
-        assert gaps_waited(journey, start) == [ms / 1000 for ms in RECONNECT_DELAYS] == journey.waits()
+        assert (
+            gaps_waited(journey, start) == [ms / 1000 for ms in RECONNECT_DELAYS] == journey.waits()
+        )
         assert client.state == "FAILED"
         assert client.health().reason == "exhausted"
         failure = client.health().failure
@@ -145,19 +152,32 @@ async def test_timeouts_follow_a_schedule_of_their_own(server):
         start = journey.loop.time()
         network.links[0].abort()
         await asyncio.sleep(400)
-        assert journey.waits()[:9] == [1, 2, 5, 10, 20, 40, 60, 60, 60] == gaps_waited(journey, start)[:9]
-        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in CONN_TIMEOUT.splitlines()]
+        assert (
+            journey.waits()[:9]
+            == [1, 2, 5, 10, 20, 40, 60, 60, 60]
+            == gaps_waited(journey, start)[:9]
+        )
+        rows = [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in CONN_TIMEOUT.splitlines()
+        ]
         assert [float(delay.removesuffix("s")) for _, delay, _ in rows] == journey.waits()[:4]
         scheduled = journey.of(rb.events.ReconnectScheduled)[1:]  # the first one answers the reset
-        assert {(event.reason, event.failure.code) for event in scheduled} == {("timeout", "CONN_TIMEOUT")}
+        assert {(event.reason, event.failure.code) for event in scheduled} == {
+            ("timeout", "CONN_TIMEOUT")
+        }
         asked = [at for at, _ in network.lookups[first:]]
         began = [
-            at for at, event in journey.log if at > start and getattr(event, "state", None) == "CONNECTING"
+            at
+            for at, event in journey.log
+            if at > start and getattr(event, "state", None) == "CONNECTING"
         ]
         looked_up = [any(0 <= at - moment < 0.1 for at in asked) for moment in began[:4]]
         assert looked_up == ["cached IP" not in action for _, _, action in rows]
         tried = [
-            at for at, event in journey.log if at > began[0] and getattr(event, "state", None) == "BACKOFF"
+            at
+            for at, event in journey.log
+            if at > began[0] and getattr(event, "state", None) == "BACKOFF"
         ]
         assert {round(end - begin, 6) for begin, end in zip(began, tried, strict=False)} == {10.0}
 
@@ -189,7 +209,9 @@ async def test_five_tries_then_synchronise_then_flush(server):
     """1 s times the attempt's number, five times; on the way back the replay is asked for before anything queued is sent."""
     policy = rb.bridge.BridgePolicy(
         reconnect=rb.bridge.Reconnect(
-            backoff=rb.Backoff.linear(BASE_DELAY, jitter="none"), attempts=MAX_RETRIES, on_exhausted="raise"
+            backoff=rb.Backoff.linear(BASE_DELAY, jitter="none"),
+            attempts=MAX_RETRIES,
+            on_exhausted="raise",
         )
     )
     server.behave(push_buffer=False)
@@ -205,9 +227,13 @@ async def test_five_tries_then_synchronise_then_flush(server):
         await journey.send(1, 2, 3)
         await journey.push(2, 3)
         await journey.rest()
-        assert gaps_waited(journey, start) == [BASE_DELAY * (attempt + 1) for attempt in range(MAX_RETRIES)]
+        assert gaps_waited(journey, start) == [
+            BASE_DELAY * (attempt + 1) for attempt in range(MAX_RETRIES)
+        ]
         kinds = [frame["type"] for frame in server.frames[before:]]
-        assert kinds.index("session_join") < kinds.index("request_replay") < kinds.index("tool_result")
+        assert (
+            kinds.index("session_join") < kinds.index("request_replay") < kinds.index("tool_result")
+        )
         (asked,) = [frame for frame in server.frames[before:] if frame["type"] == "request_replay"]
         assert asked["payload"]["since"] < stamp
         assert journey.seen() == [1, 2, 3]

@@ -53,7 +53,9 @@ async def test_24_sends_taken_back_while_queued_are_never_delivered(server):
         await journey.rest()
         check = [n for n in range(1, 49) if n % 4 in {0, 3}]
         assert arrived(server) == check
-        assert {n for n, receipt in journey.receipts.items() if receipt.state == "confirmed"} == set(check)
+        assert {
+            n for n, receipt in journey.receipts.items() if receipt.state == "confirmed"
+        } == set(check)
         with pytest.raises(rb.errors.NotDeliveredError):
             await journey.receipts[2].confirmed()
     journey.check()
@@ -83,7 +85,9 @@ async def test_a_blocked_send_that_is_cancelled_is_never_delivered(server, round
         await server.cut("abort", seconds=3)
         await asyncio.sleep(0.1)
         await journey.send(1, 2)
-        waiting = [asyncio.create_task(journey.client.send("tool_result", {"n": n})) for n in range(3, 7)]
+        waiting = [
+            asyncio.create_task(journey.client.send("tool_result", {"n": n})) for n in range(3, 7)
+        ]
         await asyncio.sleep(0.1)
         assert not any(task.done() for task in waiting)
         waiting[0].cancel()
@@ -94,7 +98,9 @@ async def test_a_blocked_send_that_is_cancelled_is_never_delivered(server, round
         waiting[1].cancel()
         done = await asyncio.gather(*waiting, return_exceptions=True)
         taken = [
-            n for n, result in zip(range(3, 7), done, strict=True) if isinstance(result, rb.bridge.Receipt)
+            n
+            for n, result in zip(range(3, 7), done, strict=True)
+            if isinstance(result, rb.bridge.Receipt)
         ]
         assert len(taken) >= 2
         assert 3 not in taken
@@ -218,7 +224,9 @@ async def test_a_request_that_was_handed_out_and_failed_is_not_sent_again(server
     async with Journey(server, policy=QUICK) as journey:
         await journey.ready()
         asked = asyncio.create_task(
-            journey.client.request("git_status_request", {"n": 1}, timeout=2, idempotent=end != "loss")
+            journey.client.request(
+                "git_status_request", {"n": 1}, timeout=2, idempotent=end != "loss"
+            )
         )
         await asyncio.sleep(0.5)
         if end == "timeout":
@@ -283,7 +291,9 @@ async def test_a_lone_request_is_written_in_its_callers_turn_and_none_is_lost_wh
         ]
         assert [(await each).payload["n"] for each in asked] == [0, 1, 2]
         assert calls == [1]
-        assert (await journey.client.request("git_status_request", {"n": 3}, timeout=5)).payload["n"] == 3
+        assert (await journey.client.request("git_status_request", {"n": 3}, timeout=5)).payload[
+            "n"
+        ] == 3
         assert calls == [1, 1]
 
 

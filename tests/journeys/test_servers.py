@@ -30,7 +30,10 @@ BRIDGES: dict[str, tuple[dict[str, Any], str]] = {
     "answering twice, asked only": ({"answer_twice": True, **QUIET}, "RECOVERED(anchor)"),
     "unasked only": ({"replay": "pushed_only"}, "RECOVERED(anchor)"),
     "1 s stamps": ({"timestamps": "s", **QUIET}, "RECOVERED(anchor)"),
-    "1 s stamps, exclusive": ({"timestamps": "s", "replay": "exclusive", **QUIET}, "RECOVERED(anchor)"),
+    "1 s stamps, exclusive": (
+        {"timestamps": "s", "replay": "exclusive", **QUIET},
+        "RECOVERED(anchor)",
+    ),
     "no stamps": ({"timestamps": "none", **QUIET}, "RECOVERED(anchor)"),
     "year 9999": ({"timestamp_mode": "year_9999", **QUIET}, "RECOVERED(anchor)"),
     "year 1970": ({"timestamp_mode": "year_1970", **QUIET}, "RECOVERED(anchor)"),
@@ -146,7 +149,9 @@ async def lose_three_more(journey: Journey) -> None:
 @each_row("step", [-299.0, -120.0, 120.0, 299.0])
 @each_row("moment", ["before", "while down", "after"])
 @simulated
-async def test_a_server_clock_that_steps_within_the_overlap_loses_nothing(server, bridge, step, moment):
+async def test_a_server_clock_that_steps_within_the_overlap_loses_nothing(
+    server, bridge, step, moment
+):
     """The bridge's clock steps by up to 300 s, before, during or after the outage: RECOVERED, all there, in order."""
     server.behave(**BRIDGES[bridge][0])
     async with Journey(server) as journey:

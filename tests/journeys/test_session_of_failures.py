@@ -41,7 +41,13 @@ async def test_every_failure_of_a_client_names_its_session(server):
         failures.append(await _raised(receipt.confirmed(1)))
         failures.append(await _raised(client.send("note", {})))
     codes = [failure.code for failure in failures]
-    assert codes[1:] == ["SYS_TIMEOUT", "SYS_OUTBOX_FULL", "SESS_NOT_FOUND", codes[4], "CONN_NOT_CONNECTED"]
+    assert codes[1:] == [
+        "SYS_TIMEOUT",
+        "SYS_OUTBOX_FULL",
+        "SESS_NOT_FOUND",
+        codes[4],
+        "CONN_NOT_CONNECTED",
+    ]
     assert [failure.details.get("session_id") for failure in failures] == ["s1"] * 6
     assert all("s1" in failure.explain() for failure in failures)
     assert [type(error_for(failure)) for failure in failures][1:4] == [

@@ -13,7 +13,9 @@ from .journey import Journey, simulated
 
 
 SESSION_GRACE_MS = 5 * 60 * 1000  # as the specification writes 5 minutes
-PATIENT = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(5), attempts=None))
+PATIENT = rb.bridge.BridgePolicy(
+    reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(5), attempts=None)
+)
 
 
 @pytest.mark.requirement("R4")
@@ -45,7 +47,9 @@ async def test_a_session_lives_for_five_minutes(server, outage, verdict):
         assert journey.client.session_id == server.session
         resumes = [f["payload"]["resume"] for f in server.frames if f["type"] == "session_join"]
         assert resumes == [False, True, *([False] if outage > 300 else [])]
-        assert journey.receipts[2].state == "confirmed"  # never sent before: it goes to the new session
+        assert (
+            journey.receipts[2].state == "confirmed"
+        )  # never sent before: it goes to the new session
         assert len(server.connect_times) == 2  # the fresh join needs no connection of its own
     assert journey.seen() == ([1, 2, 3] if outage < 300 else [1, 3])
     assert [gap.reason for gap in journey.gaps] == ([] if outage < 300 else ["new_session"])

@@ -20,7 +20,9 @@ POLICIES = {
     "recursor": rb.presets.recursor.evolve(
         reconnect=attrs.evolve(rb.presets.recursor.reconnect, on_exhausted="suspend")
     ),
-    "no wait": rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0))),
+    "no wait": rb.bridge.BridgePolicy(
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0))
+    ),
 }
 # not 1006 at once: such a reset overtakes the upgrade, and the attempt was never accepted
 CLOSES = [
@@ -37,7 +39,9 @@ def worst(times: list[float]) -> int:
 
 @pytest.mark.parametrize(("name", "close"), some(itertools.product(POLICIES, CLOSES), 34))
 @simulated
-async def test_accept_then_close_makes_seven_connects_in_the_first_minute_and_four_after(server, name, close):
+async def test_accept_then_close_makes_seven_connects_in_the_first_minute_and_four_after(
+    server, name, close
+):
     """A bridge that closes whatever it accepts: at most 7 connects in the first minute, 4 in any later one; then it heals."""
     async with Journey(server, policy=POLICIES[name]) as journey:
         await journey.ready()

@@ -115,7 +115,9 @@ async def test_a_listener_that_raises_disturbs_no_other(server):
     heard: list[rb.events.Event] = []
 
     def bad(event: rb.events.Event) -> None:
-        raise asyncio.CancelledError if isinstance(event, rb.events.Connected) else ValueError("mine")
+        raise (
+            asyncio.CancelledError if isinstance(event, rb.events.Connected) else ValueError("mine")
+        )
 
     with rb.listen(bad), rb.listen(heard.append):
         async with Journey(server) as journey:
@@ -125,7 +127,9 @@ async def test_a_listener_that_raises_disturbs_no_other(server):
             await asyncio.sleep(0.1)
             await journey.rest()
         journey.check()
-    assert {"Connected", "Disconnected", "Resumed", "Closed"} <= {type(event).__name__ for event in heard}
+    assert {"Connected", "Disconnected", "Resumed", "Closed"} <= {
+        type(event).__name__ for event in heard
+    }
 
 
 def texts_of(error: BaseException | None) -> list[str]:
@@ -133,7 +137,13 @@ def texts_of(error: BaseException | None) -> list[str]:
     if error is None:
         return []
     inner = error.__cause__ or error.__context__
-    return [str(error), repr(error), repr(error.args), *error.__dict__.get("__notes__", ()), *texts_of(inner)]
+    return [
+        str(error),
+        repr(error),
+        repr(error.args),
+        *error.__dict__.get("__notes__", ()),
+        *texts_of(inner),
+    ]
 
 
 async def endure(server: Any, client: rb.BridgeClient) -> list[str]:
@@ -188,7 +198,9 @@ def test_no_secret_leaves_the_client(caplog, heard):
     assert len(texts) > 40
     assert [text for text in texts if CANARY in text] == []
     records = [record for record in caplog.records if record.name.startswith("resilient_bridge")]
-    assert [r.getMessage() for r in records if CANARY in r.getMessage() or "\n" in r.getMessage()] == []
+    assert [
+        r.getMessage() for r in records if CANARY in r.getMessage() or "\n" in r.getMessage()
+    ] == []
 
 
 def test_the_default_log_tells_waits_over_a_second_suspensions_and_the_end(caplog):
@@ -223,4 +235,6 @@ def test_the_default_log_tells_waits_over_a_second_suspensions_and_the_end(caplo
     caplog.clear()
     with rb.listen(lambda event: None):
         simulate(main)
-    assert lines == [(r.levelname, r.getMessage()) for r in caplog.records if r.name == "resilient_bridge"]
+    assert lines == [
+        (r.levelname, r.getMessage()) for r in caplog.records if r.name == "resilient_bridge"
+    ]

@@ -20,7 +20,8 @@ pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(NODE is None, reason="node is not installed"),
     pytest.mark.skipif(
-        not (HERE / "node_modules" / "ws").is_dir(), reason="npm's ws is missing: run `npm ci` in tests/node"
+        not (HERE / "node_modules" / "ws").is_dir(),
+        reason="npm's ws is missing: run `npm ci` in tests/node",
     ),
 ]
 
@@ -129,9 +130,14 @@ async def test_it_refuses_what_the_seed_refuses():
     async with node_bridge() as bridge, peer(bridge.url) as old, peer(bridge.url) as new:
         answer = await old.ask("session_message")
         assert answer["payload"]["code"] == "PROTO_SEQUENCE_ERROR"
-        assert (answer["payload"]["expected"], answer["payload"]["current_phase"]) == (["auth"], "connected")
+        assert (answer["payload"]["expected"], answer["payload"]["current_phase"]) == (
+            ["auth"],
+            "connected",
+        )
         answer = await old.ask("Bad", [], id="msg-123", timestamp="2026-03-20 14:32:00")
-        fields = [(wrong["field"], wrong["constraint"]) for wrong in answer["payload"]["violations"]]
+        fields = [
+            (wrong["field"], wrong["constraint"]) for wrong in answer["payload"]["violations"]
+        ]
         assert answer["id"] == "msg-123"
         assert fields == [
             ("type", "matches"),

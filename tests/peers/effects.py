@@ -55,7 +55,10 @@ class Effects:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """End every connection."""
         await self._runner.cleanup()
@@ -69,5 +72,11 @@ class Effects:
         message = {"role": "assistant", "content": "x" * self.size}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
         return web.json_response(
-            {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+            {
+                "id": "c",
+                "object": "chat.completion",
+                "created": 1,
+                "model": "m",
+                "choices": [choice],
+            }
         )

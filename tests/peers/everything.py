@@ -19,7 +19,8 @@ from tests.peers.running import Process
 
 NODE = shutil.which("node")
 PROGRAM = (
-    Path(__file__).parents[1] / "node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+    Path(__file__).parents[1]
+    / "node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 )
 
 needs_everything = pytest.mark.skipif(
@@ -36,7 +37,9 @@ async def everything(log: Path) -> AsyncIterator[Process]:
     """It over streamable HTTP, ready: `url()` is for an MCP client; killed when the block is left. `log`: what it prints."""
     with Port() as port:
         command = [str(NODE), "--import", _END_WITH_STDIN, str(PROGRAM), "streamableHttp"]
-        server = Process(command, port.number, log, environment={**os.environ, "PORT": str(port.number)})
+        server = Process(
+            command, port.number, log, environment={**os.environ, "PORT": str(port.number)}
+        )
         await server.start()
         try:
             yield server

@@ -29,10 +29,17 @@ class Fault:
 
     @classmethod
     def answer(
-        cls, status: int, body: bytes = b"", *, retry_after: float | str | None = None, **headers: str
+        cls,
+        status: int,
+        body: bytes = b"",
+        *,
+        retry_after: float | str | None = None,
+        **headers: str,
     ) -> Fault:
         """Answer with this status and do nothing; underscores in header names stand for dashes."""
-        named = {"content-type": "text/plain"} | {k.replace("_", "-"): v for k, v in headers.items()}
+        named = {"content-type": "text/plain"} | {
+            k.replace("_", "-"): v for k, v in headers.items()
+        }
         if retry_after is not None:
             named["retry-after"] = str(retry_after)
         return cls("answer", status=status, body=body, headers=tuple(named.items()))

@@ -41,7 +41,9 @@ class _Strike:
     method: str
 
     def hits(self, request: Request) -> bool:
-        return self.times > 0 and self.method in {"", request.method} and self.rpc in {"", request.rpc}
+        return (
+            self.times > 0 and self.method in {"", request.method} and self.rpc in {"", request.rpc}
+        )
 
 
 class HttpFault:
@@ -53,7 +55,11 @@ class HttpFault:
     """
 
     def __init__(
-        self, target: Target | None = None, *, decide: Decide | None = None, port: Port | None = None
+        self,
+        target: Target | None = None,
+        *,
+        decide: Decide | None = None,
+        port: Port | None = None,
     ) -> None:
         """Name what stands behind, and who decides; `port` is one kept by the caller, else a free one is taken."""
         self.target = target
@@ -76,7 +82,10 @@ class HttpFault:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """End all of it; raise what went wrong in here, unless the block itself raised."""
         self._close_listener()
@@ -128,7 +137,9 @@ class HttpFault:
         for connection in chosen:
             connection.reset()
         tasks = [
-            one.task for one in chosen if one.task is not None and one.task is not asyncio.current_task()
+            one.task
+            for one in chosen
+            if one.task is not None and one.task is not asyncio.current_task()
         ]
         await asyncio.gather(*(one.ended.wait() for one in chosen), *tasks)
 
@@ -190,7 +201,9 @@ class HttpFault:
         if fault.kind == "sound":
             return await self._pass(connection, self._pieces(exchange))
         if fault.kind == "answer":
-            return await self._pass(connection, Answer(fault.status, fault.body, dict(fault.headers)).wire())
+            return await self._pass(
+                connection, Answer(fault.status, fault.body, dict(fault.headers)).wire()
+            )
         if fault.kind == "cut":
             return await self._pass(connection, self._pieces(exchange), fault)
         if fault.kind == "reset_after" or fault.executed:

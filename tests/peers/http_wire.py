@@ -65,13 +65,17 @@ class Answer:
     def of(cls, value: Any, status: int = 200, **headers: str) -> Answer:
         """An answer of JSON; underscores in header names stand for dashes."""
         named = {name.replace("_", "-"): text for name, text in headers.items()}
-        return cls(status, json.dumps(value).encode(), {"content-type": "application/json", **named})
+        return cls(
+            status, json.dumps(value).encode(), {"content-type": "application/json", **named}
+        )
 
     async def wire(self) -> AsyncGenerator[bytes, None]:
         """The head, then the pieces of the body as they go over the wire."""
         whole = self.body if isinstance(self.body, bytes) else None
         framing = "transfer-encoding: chunked" if whole is None else f"content-length: {len(whole)}"
-        yield head_of(self.status, [*(f"{name}: {text}" for name, text in self.headers.items()), framing])
+        yield head_of(
+            self.status, [*(f"{name}: {text}" for name, text in self.headers.items()), framing]
+        )
         if isinstance(self.body, bytes):
             if self.body:
                 yield self.body
@@ -157,7 +161,9 @@ class Connection(asyncio.StreamReaderProtocol):
 
     async def read_body(self, request: Request) -> Request:
         """The same request with its body, which needs a content-length."""
-        assert "transfer-encoding" not in request.headers, "wanted a request with content-length, got chunks"
+        assert "transfer-encoding" not in request.headers, (
+            "wanted a request with content-length, got chunks"
+        )
         size = int(request.headers.get("content-length", 0))
         return attrs.evolve(request, body=await self.reader.readexactly(size)) if size else request
 
@@ -185,8 +191,12 @@ async def forwarded(request: Request, host: str, port: int) -> AsyncGenerator[by
     """
     reader, writer = await asyncio.open_connection(host, port, limit=_LIMIT)
     try:
-        lines = [f"{name}: {text}" for name, text in request.headers.items() if name != "connection"]
-        head = "\r\n".join([f"{request.method} {request.path} HTTP/1.1", *lines, "connection: close", "", ""])
+        lines = [
+            f"{name}: {text}" for name, text in request.headers.items() if name != "connection"
+        ]
+        head = "\r\n".join(
+            [f"{request.method} {request.path} HTTP/1.1", *lines, "connection: close", "", ""]
+        )
         writer.write(head.encode("latin-1") + request.body)
         async for piece in _relayed(reader):
             yield piece

@@ -128,7 +128,9 @@ def main() -> None:
         serve(server.sse_app(), options.port)
     else:
         serve(
-            server.streamable_http_app(json_response=options.json, stateless_http=options.stateless),
+            server.streamable_http_app(
+                json_response=options.json, stateless_http=options.stateless
+            ),
             options.port,
         )
 

@@ -23,7 +23,9 @@ from tests.peers.running import Process, until
 
 
 PROGRAM = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
-needs_nginx = pytest.mark.skipif(PROGRAM is None, reason="nginx is missing: apt-get install nginx-light")
+needs_nginx = pytest.mark.skipif(
+    PROGRAM is None, reason="nginx is missing: apt-get install nginx-light"
+)
 
 _TEMP_FOLDERS = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 _CONFIG = """
@@ -96,12 +98,15 @@ class Nginx(Process):
             await until(lambda: self.workers > before, "a new worker of nginx")
             if is_old_gone:
                 await until(
-                    lambda: self._logged(" exited with code ") > ended, "the end of the old worker of nginx"
+                    lambda: self._logged(" exited with code ") > ended,
+                    "the end of the old worker of nginx",
                 )
 
 
 @asynccontextmanager
-async def nginx(folder: Path, upstream: int, *, http: str = "", server: str = "") -> AsyncIterator[Nginx]:
+async def nginx(
+    folder: Path, upstream: int, *, http: str = "", server: str = ""
+) -> AsyncIterator[Nginx]:
     """Run nginx in front of a loopback port; stop it at the end of the block.
 
     `http` and `server`: more directives for these blocks, such as `keepalive_requests 5;` or

@@ -112,7 +112,9 @@ class PlainBridge:
         """Its address, for the time of a `with` block."""
         quiet = logging.getLogger("tests.plain_bridge")  # a cut is no news
         quiet.setLevel(logging.CRITICAL)
-        server = await serve(self.attend, "127.0.0.1", 0, max_size=None, ping_interval=None, logger=quiet)
+        server = await serve(
+            self.attend, "127.0.0.1", 0, max_size=None, ping_interval=None, logger=quiet
+        )
         try:
             yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         finally:

@@ -73,10 +73,14 @@ class Providers(HttpFault):
         else:
             return Answer.of({"error": {"message": f"no such path: {path}"}}, 404)
         turn = self._script.popleft() if self._script else Turn()
-        assert is_stream or turn.ending is None, "wanted a request for a stream, got one for a whole answer"
+        assert is_stream or turn.ending is None, (
+            "wanted a request for a stream, got one for a whole answer"
+        )
         if turn.failing is not None and turn.ending is None:
             status, body = dialect.refusal(turn)
             return Answer.of(body, turn.status or status, **dict(turn.headers))
         if is_stream:
-            return Answer(200, _stream(dialect, turn, request.n), {"content-type": "text/event-stream"})
+            return Answer(
+                200, _stream(dialect, turn, request.n), {"content-type": "text/event-stream"}
+            )
         return Answer.of(dialect.whole(turn, request.n))

@@ -80,7 +80,12 @@ class Process:
     """
 
     def __init__(
-        self, command: Sequence[str], port: int, log: Path, *, environment: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        port: int,
+        log: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Name the command; nothing runs yet."""
         self.port = port
@@ -120,7 +125,9 @@ class Process:
                     await asyncio.sleep(0.01)
         except TimeoutError:
             await self.kill()
-            raise AssertionError(f"it never listened on port {self.port}:\n{self.log.read_text()}") from None
+            raise AssertionError(
+                f"it never listened on port {self.port}:\n{self.log.read_text()}"
+            ) from None
         except BaseException:
             await self.kill()
             raise

@@ -13,7 +13,13 @@ import attrs
 
 
 Failing = Literal[
-    "unauthorized", "rate_limited", "quota", "server_error", "unavailable", "overloaded", "context_length"
+    "unauthorized",
+    "rate_limited",
+    "quota",
+    "server_error",
+    "unavailable",
+    "overloaded",
+    "context_length",
 ]
 
 
@@ -84,7 +90,9 @@ class Dialect(Protocol):
         """The body of an answer that is no stream."""
         ...
 
-    def events(self, turn: Turn, n: int) -> tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]:
+    def events(
+        self, turn: Turn, n: int
+    ) -> tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]:
         """The opening, one event per item, and the end of a stream."""
         ...
 
@@ -101,12 +109,32 @@ class OpenAI:
     """Chat completions."""
 
     _refusals: dict[Failing, tuple[int, str, str | None, str]] = {  # noqa: RUF012  # read only
-        "unauthorized": (401, "invalid_request_error", "invalid_api_key", "Incorrect API key provided"),
+        "unauthorized": (
+            401,
+            "invalid_request_error",
+            "invalid_api_key",
+            "Incorrect API key provided",
+        ),
         "rate_limited": (429, "requests", "rate_limit_exceeded", "Rate limit reached for requests"),
-        "quota": (429, "insufficient_quota", "insufficient_quota", "You exceeded your current quota"),
-        "server_error": (500, "server_error", None, "The server had an error while processing your request"),
+        "quota": (
+            429,
+            "insufficient_quota",
+            "insufficient_quota",
+            "You exceeded your current quota",
+        ),
+        "server_error": (
+            500,
+            "server_error",
+            None,
+            "The server had an error while processing your request",
+        ),
         "unavailable": (503, "server_error", None, "The engine is currently overloaded"),
-        "overloaded": (503, "server_error", "server_is_overloaded", "Our servers are currently overloaded"),
+        "overloaded": (
+            503,
+            "server_error",
+            "server_is_overloaded",
+            "Our servers are currently overloaded",
+        ),
         "context_length": (
             *(400, "invalid_request_error", "context_length_exceeded"),
             "This model's maximum context length is 8192 tokens",
@@ -119,7 +147,13 @@ class OpenAI:
 
     def _body(self, kind: str, n: int, choice: dict[str, Any]) -> dict[str, Any]:
         choices = [{"index": 0, "finish_reason": None, **choice}]
-        return {"id": f"r{n}", "object": kind, "created": 1, "model": "gpt-test", "choices": choices}
+        return {
+            "id": f"r{n}",
+            "object": kind,
+            "created": 1,
+            "model": "gpt-test",
+            "choices": choices,
+        }
 
     def whole(self, turn: Turn, n: int) -> Any:
         message = {"role": "assistant", "content": turn.text}
@@ -129,7 +163,9 @@ class OpenAI:
             "usage": usage,
         }
 
-    def events(self, turn: Turn, n: int) -> tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]:
+    def events(
+        self, turn: Turn, n: int
+    ) -> tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]:
         def chunk(**choice: Any) -> bytes:
             return _event(self._body("chat.completion.chunk", n, choice))
 
@@ -147,7 +183,11 @@ class Anthropic:
     _refusals: dict[Failing, tuple[int, str, str]] = {  # noqa: RUF012  # read only
         "unauthorized": (401, "authentication_error", "invalid x-api-key"),
         "rate_limited": (429, "rate_limit_error", "This request would exceed your rate limit"),
-        "quota": (400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API"),
+        "quota": (
+            400,
+            "invalid_request_error",
+            "Your credit balance is too low to access the Anthropic API",
+        ),
         "server_error": (500, "api_error", "Internal server error"),
         "unavailable": (503, "api_error", "Service unavailable"),
         "overloaded": (529, "overloaded_error", "Overloaded"),
@@ -160,17 +200,29 @@ class Anthropic:
 
     def refusal(self, turn: Turn) -> tuple[int, Any]:
         status, kind, message = self._refusals[turn.failing or "server_error"]
-        return status, {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
+        return status, {
+            "type": "error",
+            "error": {"type": kind, "message": message},
+            "request_id": "req_1",
+        }
 
     def _message(self, n: int, content: list[Any], stop: str | None) -> dict[str, Any]:
         usage = {"input_tokens": 1, "output_tokens": 3}
         fixed = {"type": "message", "role": "assistant", "model": "claude-test", "usage": usage}
-        return {"id": f"r{n}", **fixed, "content": content, "stop_reason": stop, "stop_sequence": None}
+        return {
+            "id": f"r{n}",
+            **fixed,
+            "content": content,
+            "stop_reason": stop,
+            "stop_sequence": None,
+        }
 
     def whole(self, turn: Turn, n: int) -> Any:
         return self._message(n, [{"type": "text", "text": turn.text}], "end_turn")
 
-    def events(self, turn: Turn, n: int) -> tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]:
+    def events(
+        self, turn: Turn, n: int
+    ) -> tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]:
         def event(name: str, **fields: Any) -> bytes:
             return _event({"type": name, **fields}, name)
 
@@ -199,12 +251,20 @@ class Google:
 
     _refusals: dict[Failing, tuple[int, str, str]] = {  # noqa: RUF012  # read only
         "unauthorized": (400, "INVALID_ARGUMENT", "API key not valid"),
-        "rate_limited": (429, "RESOURCE_EXHAUSTED", "Resource has been exhausted (e.g. check quota)"),
+        "rate_limited": (
+            429,
+            "RESOURCE_EXHAUSTED",
+            "Resource has been exhausted (e.g. check quota)",
+        ),
         "quota": (429, "RESOURCE_EXHAUSTED", "You exceeded your current quota"),
         "server_error": (500, "INTERNAL", "An internal error has occurred"),
         "unavailable": (503, "UNAVAILABLE", "The service is currently unavailable"),
         "overloaded": (503, "UNAVAILABLE", "The model is overloaded. Please try again later"),
-        "context_length": (400, "INVALID_ARGUMENT", "The input token count (2000000) exceeds the maximum"),
+        "context_length": (
+            400,
+            "INVALID_ARGUMENT",
+            "The input token count (2000000) exceeds the maximum",
+        ),
     }
 
     def refusal(self, turn: Turn) -> tuple[int, Any]:
@@ -219,11 +279,19 @@ class Google:
         if (seconds := dict(turn.headers).get("retry-after")) is not None:
             details.append({"@type": f"{google}.RetryInfo", "retryDelay": f"{seconds}s"})
         return status, {
-            "error": {"code": turn.status or status, "message": message, "status": name, "details": details}
+            "error": {
+                "code": turn.status or status,
+                "message": message,
+                "status": name,
+                "details": details,
+            }
         }
 
     def _part(self, n: int, text: str, finish: str | None = None) -> dict[str, Any]:
-        candidate: dict[str, Any] = {"content": {"role": "model", "parts": [{"text": text}]}, "index": 0}
+        candidate: dict[str, Any] = {
+            "content": {"role": "model", "parts": [{"text": text}]},
+            "index": 0,
+        }
         if finish:
             candidate["finishReason"] = finish
         return {"candidates": [candidate], "responseId": f"r{n}", "modelVersion": "gemini-test"}
@@ -231,8 +299,14 @@ class Google:
     def whole(self, turn: Turn, n: int) -> Any:
         return self._part(n, turn.text, "STOP")
 
-    def events(self, turn: Turn, n: int) -> tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]:
-        return [], [_event(self._part(n, word)) for word in _words(turn)], [_event(self._part(n, "", "STOP"))]
+    def events(
+        self, turn: Turn, n: int
+    ) -> tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]:
+        return (
+            [],
+            [_event(self._part(n, word)) for word in _words(turn)],
+            [_event(self._part(n, "", "STOP"))],
+        )
 
     def error(self, turn: Turn) -> bytes:
         return _event(self.refusal(turn)[1])

@@ -20,7 +20,9 @@ def ask(path: str, arguments: list[str], streams: tuple[int, int, int]) -> _sock
     link.connect(path)
     request = marshal.dumps((arguments, os.getcwd(), dict(os.environb)))  # noqa: PTH109 -- pathlib is an import
     numbers = b"".join(number.to_bytes(4, sys.byteorder) for number in streams)
-    link.sendmsg([len(request).to_bytes(8, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)])
+    link.sendmsg(
+        [len(request).to_bytes(8, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)]
+    )
     link.sendall(request)
     return link
 
@@ -32,7 +34,13 @@ def main(path: str, arguments: list[str]) -> None:
     for number in (0, 1, 2):
         os.dup2(nothing, number)  # the streams are the program's alone: they end when it ends
     program = int.from_bytes(link.recv(4), "big")
-    for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2):
+    for number in (
+        _signal.SIGTERM,
+        _signal.SIGINT,
+        _signal.SIGHUP,
+        _signal.SIGUSR1,
+        _signal.SIGUSR2,
+    ):
         _signal.signal(number, lambda number, _: os.kill(program, number))
     status = int.from_bytes(link.recv(4), "big")
     if os.WIFSIGNALED(status):

@@ -47,13 +47,17 @@ STRUCK = [
 ]
 
 
-@each_row(("fault", "error", "executed"), [row[1:] for row in STRUCK], ids=[row[0] for row in STRUCK])
+@each_row(
+    ("fault", "error", "executed"), [row[1:] for row in STRUCK], ids=[row[0] for row in STRUCK]
+)
 async def test_a_fault_is_felt_and_what_ran_is_known(fault, error, executed):
     """The client gets its error; the front knows whether the request reached the server behind."""
     async with proxied() as (front, back, client):
         front.strike(fault)
         with pytest.raises(error) as caught:
-            await client.post("/", json={"key": "k"}, timeout=0.2 if fault.kind == "black_hole" else 20)
+            await client.post(
+                "/", json={"key": "k"}, timeout=0.2 if fault.kind == "black_hole" else 20
+            )
         assert type(caught.value) is error
         assert (front.requests, front.executed, back.requests) == (1, executed, executed)
         assert front.log[0].fault == fault
@@ -62,7 +66,9 @@ async def test_a_fault_is_felt_and_what_ran_is_known(fault, error, executed):
 async def test_without_a_fault_it_is_a_proxy():
     """Method, path, headers and body arrive, answers come back whole, and one connection serves many requests."""
     body = {"key": "x" * 300_000}
-    async with proxied(lambda request: Answer.of([request.method, request.path, request.json()], 201)) as (
+    async with proxied(
+        lambda request: Answer.of([request.method, request.path, request.json()], 201)
+    ) as (
         front,
         back,
         client,
@@ -81,7 +87,10 @@ async def test_it_answers_with_any_status(status):
         front.strike(Fault.answer(status, b"no", retry_after=7, www_authenticate="Bearer"))
         answer = await client.post("/", json={})
         assert (answer.status_code, answer.content) == (status, b"no")
-        assert (answer.headers["retry-after"], answer.headers["www-authenticate"]) == ("7", "Bearer")
+        assert (answer.headers["retry-after"], answer.headers["www-authenticate"]) == (
+            "7",
+            "Bearer",
+        )
         assert back.requests == 0
         assert (await client.post("/", json={})).status_code == 200
         assert front.connections == 1
@@ -130,7 +139,10 @@ async def test_a_connection_in_the_pool_can_be_dropped():
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 async def test_a_cut_comes_after_the_chosen_number_of_bytes(reset):
     """The head and that many bytes of the body arrive before the end, also before a reset."""
-    async with HttpFault(lambda _: Answer(200, b"0123456789")) as front, httpx.AsyncClient() as client:
+    async with (
+        HttpFault(lambda _: Answer(200, b"0123456789")) as front,
+        httpx.AsyncClient() as client,
+    ):
         front.strike(Fault.cut(4, reset=reset))
         got = b""
         with pytest.raises(httpx.ReadError if reset else httpx.RemoteProtocolError):
@@ -280,7 +292,9 @@ async def test_a_port_stays_reserved_while_nothing_listens():
 
 async def test_hundreds_of_requests_are_counted():
     """Four hundred requests in eight tasks, a third of them struck: counted to the last."""
-    plan = seeded(3, [Fault.reset_before(), Fault.reset_after(), Fault.answer(503), Fault.cut(2)], rate=0.3)
+    plan = seeded(
+        3, [Fault.reset_before(), Fault.reset_after(), Fault.answer(503), Fault.cut(2)], rate=0.3
+    )
     async with proxied(decide=plan) as (front, back, client):
 
         async def some():

@@ -121,7 +121,10 @@ async def test_a_kill_amid_a_call_leaves_its_effect_and_no_session(tmp_path):
             await asyncio.open_connection("127.0.0.1", server.port)
         await server.start()
         assert (server.url(), server.starts, server.ledger.lives) == (url, 2, [pid, server.pid])
-        assert await result_of(client.call_tool("add", {"a": 1, "b": 2})) == (-32600, "Session not found")
+        assert await result_of(client.call_tool("add", {"a": 1, "b": 2})) == (
+            -32600,
+            "Session not found",
+        )
     assert errors == []
 
 
@@ -133,7 +136,9 @@ async def test_without_sessions_a_restart_between_calls_goes_unseen_and_a_death_
     ):
         await server.restart()
         assert await result_of(client.call_tool("create_ticket", {"key": "k"})) == "created k"
-        beside = asyncio.create_task(result_of(client.call_tool("slow", {"seconds": 60, "key": "beside"})))
+        beside = asyncio.create_task(
+            result_of(client.call_tool("slow", {"seconds": 60, "key": "beside"}))
+        )
         await server.ledger.wait_for("beside")
         closed = (-32000, "Connection closed")
         assert await result_of(client.call_tool("die", {"code": 3, "key": "d"})) == closed
@@ -181,12 +186,17 @@ async def test_it_answers_over_sse_and_its_end_is_reported(tmp_path):
                     await client.call_tool("create_ticket", {"key": "never"})
         async with connected(over_sse(server.url())) as (client, more):
             assert await result_of(client.call_tool("add", {"a": 1, "b": 2})) == "3"
-            call = asyncio.create_task(result_of(client.call_tool("slow", {"seconds": 60, "key": "k"})))
+            call = asyncio.create_task(
+                result_of(client.call_tool("slow", {"seconds": 60, "key": "k"}))
+            )
             await server.ledger.wait_for("k")
             await server.stop()
             assert await call == (-32000, "Connection closed")
             await server.start()
-            assert await result_of(client.call_tool("add", {"a": 1, "b": 2})) == (-32000, "Connection closed")
+            assert await result_of(client.call_tool("add", {"a": 1, "b": 2})) == (
+                -32000,
+                "Connection closed",
+            )
         assert (errors, more, server.ledger.keys) == ([], [], ["k"])
 
 
@@ -231,7 +241,9 @@ def test_the_noise_is_really_on_stdout(tmp_path):
         "--ledger",
         tmp_path / "l",
     ]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         lines = []
         for frames, answers in (
             (begin, 1),
@@ -285,7 +297,10 @@ async def test_a_server_that_cannot_start_says_why(tmp_path):
 @needs_everything
 async def test_everything_answers_over_http_and_forgets_its_sessions(tmp_path):
     """The server on Node: its tools answer; after a kill it is back on its port, and refuses the old session as no session (400)."""
-    async with everything(tmp_path / "log") as server, connected(over_http(server.url())) as (client, errors):
+    async with (
+        everything(tmp_path / "log") as server,
+        connected(over_http(server.url())) as (client, errors),
+    ):
         assert await result_of(client.call_tool("echo", {"message": "hi"})) == "Echo: hi"
         await server.restart()
         refused = (-32603, "Server returned an error response")

@@ -30,7 +30,9 @@ class OpenAI:
         self.client = openai.AsyncOpenAI(base_url=server.openai, api_key="k", max_retries=0)
 
     async def whole(self, timeout):
-        answer = await self.client.chat.completions.create(model="m", messages=WORDS, timeout=timeout)
+        answer = await self.client.chat.completions.create(
+            model="m", messages=WORDS, timeout=timeout
+        )
         return answer.choices[0].message.content
 
     async def stream(self, timeout):
@@ -45,10 +47,14 @@ class Anthropic:
     """The bare anthropic SDK."""
 
     def __init__(self, server):
-        self.client = anthropic.AsyncAnthropic(base_url=server.anthropic, api_key="k", max_retries=0)
+        self.client = anthropic.AsyncAnthropic(
+            base_url=server.anthropic, api_key="k", max_retries=0
+        )
 
     async def whole(self, timeout):
-        answer = await self.client.messages.create(model="m", messages=WORDS, max_tokens=9, timeout=timeout)
+        answer = await self.client.messages.create(
+            model="m", messages=WORDS, max_tokens=9, timeout=timeout
+        )
         return answer.content[0].text
 
     async def stream(self, timeout):
@@ -74,14 +80,20 @@ class Google:
         return (await self.client.models.generate_content(**_google(timeout))).text
 
     async def stream(self, timeout):
-        async with aclosing(await self.client.models.generate_content_stream(**_google(timeout))) as chunks:
+        async with aclosing(
+            await self.client.models.generate_content_stream(**_google(timeout))
+        ) as chunks:
             async for chunk in chunks:
                 yield chunk.text
 
 
 def _google(timeout):
     options = types.HttpOptions(timeout=int(timeout * 1000))
-    return {"model": "m", "contents": "hi", "config": types.GenerateContentConfig(http_options=options)}
+    return {
+        "model": "m",
+        "contents": "hi",
+        "config": types.GenerateContentConfig(http_options=options),
+    }
 
 
 SDKS = {"openai": OpenAI, "anthropic": Anthropic, "google": Google}
@@ -108,7 +120,9 @@ async def ask(bare, *, stream=False, timeout=20.0):
     except Exception as error:  # noqa: BLE001  # the table says which
         kind = type(error)
         code = getattr(error, "status_code", getattr(error, "code", None))
-        return [word for word in parts if word], f"{kind.__module__.partition('.')[0]}.{kind.__name__} {code}"
+        return [
+            word for word in parts if word
+        ], f"{kind.__module__.partition('.')[0]}.{kind.__name__} {code}"
     return [word for word in parts if word], None
 
 
@@ -169,7 +183,9 @@ async def test_what_openai_tells_besides_the_status_arrives():
     """Retry-After, retry-after-ms, x-should-retry, the code of the body, and a status of one's own."""
     async with Providers() as server, sdk("openai", server) as bare:
         server.script(
-            Turn.refused("quota", retry_after=7, retry_after_ms=7000, should_retry=False, status=529)
+            Turn.refused(
+                "quota", retry_after=7, retry_after_ms=7000, should_retry=False, status=529
+            )
         )
         with pytest.raises(openai.InternalServerError) as caught:
             await bare.whole(20)
@@ -181,8 +197,14 @@ async def test_what_openai_tells_besides_the_status_arrives():
 
 async def test_what_the_others_tell_in_the_body_arrives():
     """Google's RetryInfo and the quota that ended, Anthropic's type of error: also in a stream, whose status is 200."""
-    async with Providers() as server, sdk("google", server) as google, sdk("anthropic", server) as bare:
-        server.script(Turn.refused("quota", retry_after=7), Turn.refused("overloaded"), Turn.failed())
+    async with (
+        Providers() as server,
+        sdk("google", server) as google,
+        sdk("anthropic", server) as bare,
+    ):
+        server.script(
+            Turn.refused("quota", retry_after=7), Turn.refused("overloaded"), Turn.failed()
+        )
         with pytest.raises(genai.errors.ClientError) as limited:
             await google.whole(20)
         quota, delay = limited.value.details["error"]["details"]
@@ -190,7 +212,10 @@ async def test_what_the_others_tell_in_the_body_arrives():
         for stream, status in ((False, 529), (True, 200)):
             with pytest.raises(anthropic.APIStatusError) as overloaded:
                 await (anext(bare.stream(20)) if stream else bare.whole(20))
-            assert (overloaded.value.type, overloaded.value.status_code) == ("overloaded_error", status)
+            assert (overloaded.value.type, overloaded.value.status_code) == (
+                "overloaded_error",
+                status,
+            )
 
 
 BROKEN = """
@@ -223,7 +248,10 @@ async def test_they_break_streams(provider):
             patience = 0.2 if ending == "stall" else 20
             server.script(BROKEN_STREAMS[ending](after=0), BROKEN_STREAMS[ending](after=2))
             assert await ask(bare, stream=True, timeout=patience) == ([], " ".join(words))
-            assert await ask(bare, stream=True, timeout=patience) == (["one", " two"], " ".join(words))
+            assert await ask(bare, stream=True, timeout=patience) == (
+                ["one", " two"],
+                " ".join(words),
+            )
 
 
 @pytest.mark.parametrize("provider", ALL)

@@ -23,14 +23,20 @@ pytestmark = [
 
 
 def run(*arguments, **more):
-    return subprocess.run([*PYTHON, *arguments], capture_output=True, text=True, check=False, **more)
+    return subprocess.run(
+        [*PYTHON, *arguments], capture_output=True, text=True, check=False, **more
+    )
 
 
 def test_it_has_streams_arguments_a_folder_and_an_environment_of_its_own(tmp_path):
     """And its exit code."""
     code = "import os, sys; print(sys.argv, input(), os.getcwd(), os.environ['MINE']); print('oh', file=sys.stderr); sys.exit(3)"
     done = run("-c", code, "a b", input="said\n", cwd=tmp_path, env={**os.environ, "MINE": "yes"})
-    assert (done.returncode, done.stdout, done.stderr) == (3, f"['-c', 'a b'] said {tmp_path} yes\n", "oh\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        3,
+        f"['-c', 'a b'] said {tmp_path} yes\n",
+        "oh\n",
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -120,7 +120,9 @@ def _tell(link: socket.socket, number: int) -> None:
         link.sendall(number.to_bytes(4, "big"))
 
 
-def begin(streams: list[int], arguments: list[str], folder: str, environment: dict[bytes, bytes]) -> None:
+def begin(
+    streams: list[int], arguments: list[str], folder: str, environment: dict[bytes, bytes]
+) -> None:
     """Become the program: its streams, folder, environment and arguments."""
     os.setsid()
     for number, stream in enumerate(streams):
@@ -130,7 +132,9 @@ def begin(streams: list[int], arguments: list[str], folder: str, environment: di
     os.environb.clear()
     os.environb.update(environment)
     is_unbuffered = bool(environment.get(b"PYTHONUNBUFFERED"))
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8")
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(
+        io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8"
+    )
     sys.stdout = sys.__stdout__ = _writer(1, is_unbuffered, "strict")
     sys.stderr = sys.__stderr__ = _writer(2, is_unbuffered, "backslashreplace")
     sys.argv = arguments
@@ -139,7 +143,11 @@ def begin(streams: list[int], arguments: list[str], folder: str, environment: di
 def _writer(number: int, is_unbuffered: bool, errors: str) -> io.TextIOWrapper:
     binary = io.BufferedWriter(io.FileIO(number, "w", closefd=False))
     return io.TextIOWrapper(
-        binary, "utf-8", errors, line_buffering=number == 2 or os.isatty(number), write_through=is_unbuffered
+        binary,
+        "utf-8",
+        errors,
+        line_buffering=number == 2 or os.isatty(number),
+        write_through=is_unbuffered,
     )
 
 

@@ -62,7 +62,9 @@ async def _survives_the_end_of_a_child():
         return first != await peer.request("pid", {})
 
 
-UVLOOP = pytest.param("uvloop", marks=pytest.mark.skipif(find_spec("uvloop") is None, reason="no uvloop"))
+UVLOOP = pytest.param(
+    "uvloop", marks=pytest.mark.skipif(find_spec("uvloop") is None, reason="no uvloop")
+)
 
 
 @pytest.mark.real

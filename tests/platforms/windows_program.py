@@ -104,7 +104,9 @@ async def part_a_client_keeps_its_messages_over_a_broken_line(folder):
     async with rb.testing.BridgeServer() as server:
         port = int(server.url.rpartition(":")[2].partition("/")[0])
         async with rb.testing.FaultProxy("127.0.0.1", port) as proxy:
-            async with rb.BridgeClient(proxy.url("/ws"), store=path, policy=rb.presets.recursor) as client:
+            async with rb.BridgeClient(
+                proxy.url("/ws"), store=path, policy=rb.presets.recursor
+            ) as client:
                 await (await client.send("note", {"n": 1})).confirmed(timeout=10)
                 proxy.apply(Fault.abort())
                 await (await client.send("note", {"n": 2})).confirmed(timeout=10)
@@ -202,7 +204,9 @@ async def part_a_daemon_is_started_and_stopped(folder):
     from tests.peers.ports import Port
 
     port = Port().number
-    daemon = rb.agent.Daemon(sys.executable, "-c", DAEMON, str(port), health=f"http://127.0.0.1:{port}/")
+    daemon = rb.agent.Daemon(
+        sys.executable, "-c", DAEMON, str(port), health=f"http://127.0.0.1:{port}/"
+    )
     await daemon.ensure()
     pid = daemon.pid
     assert is_alive(pid)
@@ -218,7 +222,13 @@ async def part_a_daemon_that_fails_says_why(folder):
     for log in (None, str(folder / "daemon.log")):
         code = "import sys; sys.exit('no such database')"
         daemon = rb.agent.Daemon(
-            sys.executable, "-IS", "-c", code, health=f"http://127.0.0.1:{port}/", log=log, startup_timeout=1
+            sys.executable,
+            "-IS",
+            "-c",
+            code,
+            health=f"http://127.0.0.1:{port}/",
+            log=log,
+            startup_timeout=1,
         )
         try:
             await daemon.ensure()

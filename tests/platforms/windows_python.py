@@ -94,7 +94,9 @@ def _interpreter(folder: Path) -> None:
         if not file.name.startswith(("api-ms-win", "tcl", "tk", "_tkinter")):
             shutil.copy(file, folder if beside else folder / "DLLs")
     shutil.rmtree(wheel)
-    shutil.copytree(sysconfig.get_path("stdlib"), folder / "Lib", ignore=shutil.ignore_patterns(*_NOT_THERE))
+    shutil.copytree(
+        sysconfig.get_path("stdlib"), folder / "Lib", ignore=shutil.ignore_patterns(*_NOT_THERE)
+    )
     _compiled(folder, "python.exe", _MAIN, "-municode")
     _compiled(folder, "bcryptprimitives.dll", _RANDOM, "-shared", after=["-ladvapi32"])
     _stable(folder)
@@ -118,7 +120,9 @@ def _stable(folder: Path) -> None:
     definition.write_text(
         "\n".join(["LIBRARY python3.dll", "EXPORTS", *(f"{n}=python311.{n}" for n in names)])
     )
-    _run(_GCC, "-shared", "-nostdlib", "-Wl,-e,0", "-o", str(folder / "python3.dll"), str(definition))
+    _run(
+        _GCC, "-shared", "-nostdlib", "-Wl,-e,0", "-o", str(folder / "python3.dll"), str(definition)
+    )
 
 
 def _run(*command: str, env: dict[str, str] | None = None) -> str:
@@ -147,5 +151,7 @@ def python(*arguments: str) -> int:
 if __name__ == "__main__":
     build()
     code = python(*sys.argv[1:])
-    subprocess.run(["wineserver", "-k"], env=environment(), check=False)  # and what a test has left running
+    subprocess.run(
+        ["wineserver", "-k"], env=environment(), check=False
+    )  # and what a test has left running
     raise SystemExit(code)

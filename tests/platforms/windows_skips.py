@@ -69,11 +69,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     report = yield
     if call.excinfo is not None and sys.platform == "win32" and _is_excused(call.excinfo):
         report.outcome = "skipped"
-        report.longrepr = (*item.location[:2], f"asks for what only POSIX has: {call.excinfo.value}")
+        report.longrepr = (
+            *item.location[:2],
+            f"asks for what only POSIX has: {call.excinfo.value}",
+        )
     return report
 
 
 def _is_excused(failed: pytest.ExceptionInfo[BaseException]) -> bool:
     """Whether it is about what POSIX has, and nothing of the package stands between the test and what it asked for."""
-    ours = any("resilient_bridge" in PureWindowsPath(str(entry.path)).parts for entry in failed.traceback)
+    ours = any(
+        "resilient_bridge" in PureWindowsPath(str(entry.path)).parts for entry in failed.traceback
+    )
     return not ours and _LACKING.search(str(failed.value)) is not None

@@ -57,7 +57,9 @@ def _locks():
         """Lock where the descriptor stands, as the C runtime does; OSError if somebody has it."""
         assert mode == msvcrt.LK_NBLCK
         try:
-            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, size, os.lseek(handle, 0, os.SEEK_CUR))
+            fcntl.lockf(
+                handle, fcntl.LOCK_EX | fcntl.LOCK_NB, size, os.lseek(handle, 0, os.SEEK_CUR)
+            )
         except OSError:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
 

@@ -77,5 +77,7 @@ def answer(status: int, **headers: str) -> httpx.HTTPStatusError:
     request = httpx.Request("POST", "http://host/v1")
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx.HTTPStatusError(
-        f"{status}", request=request, response=httpx.Response(status, headers=named, request=request)
+        f"{status}",
+        request=request,
+        response=httpx.Response(status, headers=named, request=request),
     )

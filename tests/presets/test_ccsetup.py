@@ -83,7 +83,9 @@ def test_after_the_last_retry_it_is_permanent(caplog):
         failure = rb.capture(ask).failure
     assert (failure.kind, failure.stopped) == (rb.Kind.PERMANENT, "attempts")
     assert [earlier.kind for earlier in failure.history] == [rb.Kind.TRANSIENT] * 3
-    assert caplog.records[-1].getMessage().startswith("gave up on fetch after 4 attempts in 14.0 s: ")
+    assert (
+        caplog.records[-1].getMessage().startswith("gave up on fetch after 4 attempts in 14.0 s: ")
+    )
     assert caplog.records[-1].getMessage().endswith("; escalated to permanent")
     assert caplog.records[-1].failure_kind == "permanent"
 

@@ -42,7 +42,9 @@ RESET = ConnectionResetError
 
 
 @pytest.mark.requirement("G1")
-@pytest.mark.parametrize(("tool", "constant", "seconds"), CONSTANTS, ids=[row[0] for row in CONSTANTS])
+@pytest.mark.parametrize(
+    ("tool", "constant", "seconds"), CONSTANTS, ids=[row[0] for row in CONSTANTS]
+)
 def test_a_timing_constant_bounds_its_operation(tool, constant, seconds):
     """A call that hangs fails exactly then."""
     assert gasoline.tools[tool] == rb.Policy(rb.Timeout(seconds, thread=True))
@@ -71,7 +73,9 @@ def test_the_first_waits_while_the_circuit_is_closed():
     """Four failures of one call wait 0, 1, 2 and 4 s, and the fifth attempt succeeds."""
     driven = drive(gasoline.calls, *[RESET] * 4)
     assert sum(driven.slept) == 7
-    assert [event.wait for event in driven.events if isinstance(event, rb.events.RetryScheduled)] == [
+    assert [
+        event.wait for event in driven.events if isinstance(event, rb.events.RetryScheduled)
+    ] == [
         0,
         1,
         2,
@@ -192,7 +196,9 @@ def test_a09_a_timeout_is_not_repeated_immediately(error):
     assert drive(rb.Policy(gasoline.calls.layers[0]), *[error] * 9).slept == [1, 2, 4, 8, 30]
     driven = drive(rb.Policy(gasoline.calls.layers[0]), RESET, error)
     assert (driven.slept[-1], driven.outcome.value) == (1, "answer")
-    assert [event.wait for event in driven.events if isinstance(event, rb.events.RetryScheduled)] == [0, 1]
+    assert [
+        event.wait for event in driven.events if isinstance(event, rb.events.RetryScheduled)
+    ] == [0, 1]
 
 
 @pytest.mark.requirement("G8")
@@ -231,7 +237,9 @@ def test_a09_nor_does_the_link_dial_at_once(code):
 def test_timeouts_escalate():
     """2 s, then 5 s, then 30 s; after the last one a timeout error."""
     assert [int(seconds) for seconds in re.findall(r"(\d+)s\b", PROGRESSION)] == [2, 5, 30]
-    assert limits(gasoline.tools["execute_js"], [int(one) for one in re.findall(r"(\d+)s\b", PROGRESSION)])
+    assert limits(
+        gasoline.tools["execute_js"], [int(one) for one in re.findall(r"(\d+)s\b", PROGRESSION)]
+    )
 
 
 @pytest.mark.requirement("G4")
@@ -292,7 +300,9 @@ async def _hangs(
                 break
             time.advance(0.5)
         outcome = await call
-    pending = [(event.seconds, event.timeout) for event in seen if isinstance(event, rb.events.ToolPending)]
+    pending = [
+        (event.seconds, event.timeout) for event in seen if isinstance(event, rb.events.ToolPending)
+    ]
     return began, pending, outcome
 
 
@@ -303,7 +313,10 @@ async def test_h03_a_tool_that_escalates_runs_once_and_is_reported_pending(name,
     """One execution is reported pending after 2 s and 5 s, and times out after 30 s; also for a tool that the preset does not name."""
     began, pending, outcome = await _hangs(name, idempotent=idempotent)
     assert (len(began), pending) == (1, [(2, 30), (5, 30)])
-    assert (outcome.failure.code, outcome.failure.executed) == ("TOOL_TIMEOUT", rb.errors.Executed.MAYBE)
+    assert (outcome.failure.code, outcome.failure.executed) == (
+        "TOOL_TIMEOUT",
+        rb.errors.Executed.MAYBE,
+    )
     assert (outcome.seconds, outcome.attempts) == (30, 1)
     assert "what it has begun may go on" in outcome.message
 

@@ -57,7 +57,10 @@ def test_the_recommended_policy_is_the_default_one():
     assert presets.default.reconnect.backoff == Reconnect().backoff
     assert presets.default.reconnect.on_exhausted == "suspend"
     assert (presets.default.heartbeat.every, presets.default.heartbeat.timeout) == (15, 10)
-    assert (presets.default.outbox.max_messages, presets.default.outbox.resend_within) == (1000, 270)
+    assert (presets.default.outbox.max_messages, presets.default.outbox.resend_within) == (
+        1000,
+        270,
+    )
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -105,11 +108,16 @@ def test_evolve_replaces_parts_of_a_copy():
     assert repr(presets.recursor) == before
 
 
-@pytest.mark.parametrize("part", ["reconnect", "heartbeat", "outbox", "inbox", "replay", "dialect", "calls"])
+@pytest.mark.parametrize(
+    "part", ["reconnect", "heartbeat", "outbox", "inbox", "replay", "dialect", "calls"]
+)
 def test_a_part_of_the_wrong_class_is_refused(part):
     """The ConfigError names the part, when made and when evolved."""
     wrong = Outbox() if part != "outbox" else Heartbeat()
-    for make in (lambda: BridgePolicy(**{part: wrong}), lambda: presets.default.evolve(**{part: None})):
+    for make in (
+        lambda: BridgePolicy(**{part: wrong}),
+        lambda: presets.default.evolve(**{part: None}),
+    ):
         with pytest.raises(ConfigError, match=rf"BridgePolicy\.{part}: wanted an? [A-Z]\w+, got"):
             make()
 

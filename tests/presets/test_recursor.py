@@ -35,7 +35,9 @@ def test_a_tool_ends_at_its_timeout(tool, milliseconds):
 
 @pytest.mark.requirement("R11")
 @pytest.mark.parametrize(
-    ("row", "error", "calls", "waits"), RETRYABLE, ids=[row.partition(":")[0] for row, *_ in RETRYABLE]
+    ("row", "error", "calls", "waits"),
+    RETRYABLE,
+    ids=[row.partition(":")[0] for row, *_ in RETRYABLE],
 )
 def test_the_table_of_retryable_causes(row, error, calls, waits):
     """Each cause is repeated as often as its row says (`max_retries` 3), and waits as it says."""
@@ -68,14 +70,19 @@ def test_the_circuit_opens_after_five_failures_for_sixty_seconds():
             rb.capture(ask)
         assert rb.calls.circuit(ask).state == "closed"
         rb.capture(ask)
-        assert (rb.calls.circuit(ask).state, rb.calls.circuit(ask).retry_after) == ("open", timeoutMs / 1000)
+        assert (rb.calls.circuit(ask).state, rb.calls.circuit(ask).retry_after) == (
+            "open",
+            timeoutMs / 1000,
+        )
         time.advance(59.9)
         assert rb.capture(ask).failure.code == "SYS_CIRCUIT_OPEN"
     assert script.calls == 10
 
 
 @pytest.mark.requirement("R15")
-@pytest.mark.parametrize(("probe", "state"), [(rb.testing.PASS, "closed"), (ConnectionResetError, "open")])
+@pytest.mark.parametrize(
+    ("probe", "state"), [(rb.testing.PASS, "closed"), (ConnectionResetError, "open")]
+)
 def test_after_sixty_seconds_one_call_decides(probe, state):
     """Half-open: a success closes it, a failure opens it for another 60 s."""
 

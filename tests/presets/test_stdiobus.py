@@ -100,7 +100,9 @@ def test_a_warning_is_not_dropped():
 @pytest.mark.requirement("S9")
 def test_the_session_stays_with_the_failure():
     """A session that is named in an error is in the failure's details, and in what is told of it."""
-    failure = rb.Failure.of("SESS_NOT_FOUND", "Session not found: abc-123", details={"session_id": "abc-123"})
+    failure = rb.Failure.of(
+        "SESS_NOT_FOUND", "Session not found: abc-123", details={"session_id": "abc-123"}
+    )
     with virtual_time():
         outcome = rb.capture(stdiobus.calls(idempotent=True)(_raising(failure)))
     assert outcome.failure.details["session_id"] == "abc-123"

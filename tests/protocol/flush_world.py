@@ -195,16 +195,25 @@ class FlushWorld:
             self.wrong.append("an entry was settled twice")
         out = {json.loads(frame)["id"] for frame in self.out}
         for entry in self.entries:
-            self._check_entry(entry, handed_out=entry.id in out, arrived=entry.id in self.peer.known)
+            self._check_entry(
+                entry, handed_out=entry.id in out, arrived=entry.id in self.peer.known
+            )
         for request in self.requests:
-            if not request.is_settled and not self.rig.session.outbound.open_requests.get(request.id):
+            if not request.is_settled and not self.rig.session.outbound.open_requests.get(
+                request.id
+            ):
                 self.wrong.append(f"{request} is nowhere")
         mine = {entry.id: index for index, entry in enumerate(self.entries)}
         order = [mine[key] for key in self.peer.applied if key in mine]
         if order != sorted(order):
             self.wrong.append(f"out of order: {order}")
         outbox = self.rig.session.outbound.outbox
-        if (outbox.count, outbox.bytes, len(outbox.queued), len(outbox.unconfirmed)) != (0, 0, 0, 0):
+        if (outbox.count, outbox.bytes, len(outbox.queued), len(outbox.unconfirmed)) != (
+            0,
+            0,
+            0,
+            0,
+        ):
             self.wrong.append("the outbox is not empty")
 
     def _check_entry(self, entry: Entry, *, handed_out: bool, arrived: bool) -> None:
@@ -214,7 +223,10 @@ class FlushWorld:
             (entry.state in UNSENT and arrived, "arrived"),
             (entry.state is EntryState.UNKNOWN and not handed_out, "never left"),
             (entry.state is EntryState.UNKNOWN and repeatable, "inside the window, same epoch"),
-            (entry.state is EntryState.CONFIRMED and not self.harsh and not arrived, "never arrived"),
+            (
+                entry.state is EntryState.CONFIRMED and not self.harsh and not arrived,
+                "never arrived",
+            ),
         ):
             if is_wrong:
                 self.wrong.append(f"{entry} {why}")

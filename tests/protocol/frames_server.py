@@ -68,7 +68,9 @@ class Reader:
         self.stream, self.verdicts, self.seen = [], [], []
         policy = rb.bridge.BridgePolicy().evolve(
             reconnect=rb.bridge.Reconnect(
-                allow_plaintext_credentials=True, connect_timeout=5, backoff=rb.Backoff.constant(0.5)
+                allow_plaintext_credentials=True,
+                connect_timeout=5,
+                backoff=rb.Backoff.constant(0.5),
             )
         )
         if replay is not None:
@@ -80,7 +82,10 @@ class Reader:
     async def __aenter__(self):
         await self.bridge.__aenter__()
         events = self.bridge.events()
-        self._tasks = [asyncio.ensure_future(self._read()), asyncio.ensure_future(self._note(events))]
+        self._tasks = [
+            asyncio.ensure_future(self._read()),
+            asyncio.ensure_future(self._note(events)),
+        ]
         return self
 
     async def __aexit__(self, *error):

@@ -19,7 +19,11 @@ import attrs
 START = 1_774_000_000.0
 ORDERS = ["".join(order) for order in permutations("abcdef")]
 NUMBER = {order: n for n, order in enumerate(ORDERS)}
-SPEAKING = {"inclusive", "exclusive", "verbatim"}  # servers that answer request_replay with messages
+SPEAKING = {
+    "inclusive",
+    "exclusive",
+    "verbatim",
+}  # servers that answer request_replay with messages
 
 
 @attrs.frozen
@@ -46,7 +50,16 @@ class Setting:
     def draw(cls, rng: random.Random) -> Setting:
         """Any combination, the plain ones more often."""
         kind = rng.choice(
-            ["inclusive", "inclusive", "exclusive", "exclusive", "verbatim", "deaf", "silent", "empty"]
+            [
+                "inclusive",
+                "inclusive",
+                "exclusive",
+                "exclusive",
+                "verbatim",
+                "deaf",
+                "silent",
+                "empty",
+            ]
         )
         return cls(
             kind=kind,
@@ -189,7 +202,9 @@ class Server:
             return [entry for entry in held if entry[1] > first]
         return [entry for entry in held if entry[1] >= first]
 
-    def _answer(self, held: list[tuple[int, int, str]], identity: str | None, *, late: bool = False) -> None:
+    def _answer(
+        self, held: list[tuple[int, int, str]], identity: str | None, *, late: bool = False
+    ) -> None:
         texts = [text for _, _, text in held]
         messages = texts if self.setting.as_strings else [json.loads(text) for text in texts]
         self._say("replay_buffer", {"messages": messages}, identity)

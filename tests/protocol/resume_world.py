@@ -93,7 +93,11 @@ class World:
             rig.session.connecting(rig.now)
             rig.session.connection_made(None, rig.now)
             steps = 0
-            while rig.state is not BridgeState.READY and rig.session.death is None and not server.closing:
+            while (
+                rig.state is not BridgeState.READY
+                and rig.session.death is None
+                and not server.closing
+            ):
                 if cut_at is not None and steps >= cut_at:
                     return
                 steps += 1
@@ -149,7 +153,9 @@ class World:
             server.emit()
             self._pass(rng.choice([0.0, 0.0, 0.02, 0.7, 20.0]))
         if rng.random() < 0.2:
-            server.step = -rng.random() * (self.setting.overlap - self.setting.resolution / 1000) * 0.99
+            server.step = (
+                -rng.random() * (self.setting.overlap - self.setting.resolution / 1000) * 0.99
+            )
         if rng.random() < 0.05:
             server.expire()
             self.expired = True
@@ -191,11 +197,18 @@ class World:
     def _predict(self) -> int | None:
         """The anchor that this join will look for; `holed`: behind it the client's own tail has a gap."""
         anchor = max((n for n in self._accepted() if self.server.log[n]), default=None)
-        held = [item if isinstance(item, Gap) else item[0] for item in self.rig.session.inbound.inbox._items]
+        held = [
+            item if isinstance(item, Gap) else item[0]
+            for item in self.rig.session.inbound.inbox._items
+        ]
         read = [*self.stream, *held]
         gaps = [index for index, item in enumerate(read) if isinstance(item, Gap)]
         at = max(
-            (i for i, item in enumerate(read) if isinstance(item, Message) and number(item) == anchor),
+            (
+                i
+                for i, item in enumerate(read)
+                if isinstance(item, Message) and number(item) == anchor
+            ),
             default=0,
         )
         buffer = self.server.buffers.get(self.server.session or "", ())
@@ -206,7 +219,9 @@ class World:
             for n, _, _ in buffer
             if anchor is not None and n < anchor
         )
-        self.holed = bool(gaps) and at < (self._merge_end(gaps[-1]) if self.setting.delayed else gaps[-1])
+        self.holed = bool(gaps) and at < (
+            self._merge_end(gaps[-1]) if self.setting.delayed else gaps[-1]
+        )
         return anchor
 
     def _merge_end(self, gap: int) -> int:
@@ -233,10 +248,15 @@ class World:
             overflow = event.reason == "side_buffer_full" and setting.side < 100
             holed = event.reason == "mismatch" and self.holed
             again = event.reason == "order" and self.found_again
-            if event.verdict is not Verdict.RECOVERED and reachable and not (overflow or holed or again):
+            if (
+                event.verdict is not Verdict.RECOVERED
+                and reachable
+                and not (overflow or holed or again)
+            ):
                 self.wrong.append(f"{text} although the server held everything from m{anchor} on")
             causes = {
-                "no_replay": setting.kind in {"deaf", "silent"},  # one that never answers is asked once
+                "no_replay": setting.kind
+                in {"deaf", "silent"},  # one that never answers is asked once
                 "timeout": setting.kind == "silent",
                 "no_anchor": anchor is None,
                 "empty": setting.kind == "empty",

@@ -135,7 +135,9 @@ def test_l03_times_and_ids_are_numbers_or_texts(positions):
 
 def test_l03_what_the_server_says_of_its_log_is_checked_too():
     """`Moved` and `Replayed` with a text where there are numbers."""
-    rig = FramesRig(dialect({"contiguous": True, "ends": "stated", "distinct": True})).up(*events(1, 3))
+    rig = FramesRig(dialect({"contiguous": True, "ends": "stated", "distinct": True})).up(
+        *events(1, 3)
+    )
     rig.again()
     for fact in (
         d.Moved(position="4"),
@@ -205,7 +207,9 @@ def test_l04_a_decode_that_returns_no_facts(kind):
 
 
 @pytest.mark.parametrize(
-    "several", [list, iter, lambda facts: (fact for fact in facts)], ids=["list", "iterator", "generator"]
+    "several",
+    [list, iter, lambda facts: (fact for fact in facts)],
+    ids=["list", "iterator", "generator"],
 )
 def test_l04_a_decode_may_return_any_iterable(several):
     """A list, an iterator or a generator is as good as a tuple."""
@@ -241,7 +245,9 @@ WRONG_FIELDS = (
 
 
 @pytest.mark.parametrize(
-    ("fact", "words"), WRONG_FIELDS, ids=lambda value: str(value)[:24] if isinstance(value, str) else ""
+    ("fact", "words"),
+    WRONG_FIELDS,
+    ids=lambda value: str(value)[:24] if isinstance(value, str) else "",
 )
 def test_l04_a_fact_with_a_field_of_the_wrong_type(fact, words):
     """It is rejected by name; what stands beside it in the frame is taken."""
@@ -280,7 +286,9 @@ def test_l04_no_frame_for_a_ping_means_no_pings(pings):
 def test_l04_a_barrier_that_cannot_be_asked_for_ends_in_time():
     """A join that ends by the answer to a ping, without a frame for it: it is told as UNKNOWN, and the link goes on."""
     speaks = talking(
-        write=without(d.Ping), pings="in_order", positions=d.Positions(ends="barrier", proof="barrier")
+        write=without(d.Ping),
+        pings="in_order",
+        positions=d.Positions(ends="barrier", proof="barrier"),
     )
     rig = FramesRig(speaks).up(*events(1, 3))
     rig.read()
@@ -310,7 +318,9 @@ def test_l04_an_encode_that_returns_no_frame(intent, frame, words):
     def write(asked):
         return frame if isinstance(asked, intent) else encode(asked)
 
-    speaks = talking(write=write, pings=True, login="first", waits_for_hello=True, acknowledges="received")
+    speaks = talking(
+        write=write, pings=True, login="first", waits_for_hello=True, acknowledges="received"
+    )
     rig = FramesRig(speaks)
     rig.connect("token")
     if intent is not d.Auth:
@@ -388,7 +398,9 @@ def test_l04_a_resume_that_returns_no_resume(resume, path, got):
 
 def test_l04_frames_of_a_resume_may_be_bytes():
     """They are written as they are."""
-    rig = FramesRig(talking(positions=NUMBERED, resume=lambda _: d.Resume(frames=(b"\x00\xff", "text"))))
+    rig = FramesRig(
+        talking(positions=NUMBERED, resume=lambda _: d.Resume(frames=(b"\x00\xff", "text")))
+    )
     assert rig.connect() == [b"\x00\xff", "text"]
 
 
@@ -501,7 +513,12 @@ def test_l06_one_unreadable_command_of_centrifugo_leaves_the_others():
     facts = rb.dialects.centrifugo("news").decode(
         '{"push":{"channel":"news","pub":{"data":1,"offset":1}}}\n{"pu\n[1]\n{"id":7,"publish":{}}'
     )
-    assert [type(fact).__name__ for fact in facts] == ["Received", "Unreadable", "Unreadable", "Reply"]
+    assert [type(fact).__name__ for fact in facts] == [
+        "Received",
+        "Unreadable",
+        "Unreadable",
+        "Reply",
+    ]
 
 
 def test_l06_one_unreadable_publication_of_a_recovery_is_no_recovery():
@@ -518,4 +535,8 @@ def test_l06_one_unreadable_publication_of_a_recovery_is_no_recovery():
     more = ',"was_recovering":true,"recovered":true,"publications":[{"data":{"n":3},"offset":3},"odd",{"data":{"n":5},"offset":5}]'
     rig.hear(answer % (5, more))
     assert rig.resumed == ("UNKNOWN", "unreadable", {"news": "UNKNOWN"})
-    assert [item.payload["n"] for item in rig.take() if isinstance(item, rb.bridge.Message)] == [2, 3, 5]
+    assert [item.payload["n"] for item in rig.take() if isinstance(item, rb.bridge.Message)] == [
+        2,
+        3,
+        5,
+    ]

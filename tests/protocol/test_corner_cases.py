@@ -47,7 +47,10 @@ def test_another_epoch_of_one_channel_leaves_the_others_alone():
     rig = rig_with(CHANNELS, *names, event(1, channel="a"), event(1, channel="b"))
     rig.again()
     rig.hear(d.Replayed(complete=True, channel="a", epoch="A"), event(2, "a2", channel="a"))
-    rig.hear(event(1, "b1 of another log", channel="b"), d.Replayed(complete=True, channel="b", epoch="B"))
+    rig.hear(
+        event(1, "b1 of another log", channel="b"),
+        d.Replayed(complete=True, channel="b", epoch="B"),
+    )
     assert rig.read() == [gap("new_epoch", "b"), "a2", "b1 of another log"]
     assert rig.resumed == ("GAP", "new_epoch", {"a": "RECOVERED", "b": "GAP"})
 
@@ -150,7 +153,10 @@ def after_an_overlap(positions, count):
 
 @pytest.mark.parametrize(
     ("positions", "count"),
-    [({**NUMBERED, "repeats": True}, 5000), ({"order": "opaque", "repeats": True, "ends": "stated"}, 1500)],
+    [
+        ({**NUMBERED, "repeats": True}, 5000),
+        ({"order": "opaque", "repeats": True, "ends": "stated"}, 1500),
+    ],
     ids=["numbers", "ids"],
 )
 def test_a_log_that_is_repeated_whole_is_delivered_once(positions, count):
@@ -250,7 +256,13 @@ def test_a_replay_inside_the_answer():
     a, b = accepted()
     assert a["subscribe"] == {"channel": "a", "recover": True, "offset": 6, "epoch": "E"}
     missed = [{"data": {"n": 7}, "offset": 7}, {"data": {"n": 8}, "offset": 8}]
-    known = {"epoch": "E", "offset": 9, "was_recovering": True, "recovered": True, "publications": missed}
+    known = {
+        "epoch": "E",
+        "offset": 9,
+        "was_recovering": True,
+        "recovered": True,
+        "publications": missed,
+    }
     rig.hear({"id": a["id"], "subscribe": known})
     other = {"epoch": "F", "offset": 2, "was_recovering": True, "recovered": False}
     rig.hear({"id": b["id"], "subscribe": other})

@@ -194,7 +194,12 @@ def test_more_than_may_be_held_meanwhile_ends_the_fetch():
         yield spoken(*events(6, 60))
 
     _, reader = missed(pages, [event(9)], [event(61)], replay={"max_messages": 20})
-    assert reader.stream[:4] == [gap("hole", missing=(6, 8)), "e9", gap("hole", missing=(10, 19)), "e20"]
+    assert reader.stream[:4] == [
+        gap("hole", missing=(6, 8)),
+        "e9",
+        gap("hole", missing=(10, 19)),
+        "e20",
+    ]
     assert reader.stream[4:] == [f"e{n}" for n in range(21, 62)]
 
 
@@ -208,7 +213,9 @@ def test_a_fetch_ends_with_its_verdict():
             yield spoken(event(f"page {len(pages_asked)}"))
             await asyncio.sleep(1)
 
-    _, reader = missed(pages, (), (), positions=UNORDERED, had=[event("p5")], replay={"max_seconds": 20})
+    _, reader = missed(
+        pages, (), (), positions=UNORDERED, had=[event("p5")], replay={"max_seconds": 20}
+    )
     assert reader.verdicts == [("GAP", "backfill_timeout")]
     assert pages_asked[-1] - pages_asked[0] < 25
 

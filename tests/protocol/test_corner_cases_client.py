@@ -35,11 +35,18 @@ def test_what_comes_live_during_the_snapshot_waits_behind_it():
 
     async def main(server):
         server.on_frame = answer
-        async with server.client(dialect({"ends": "quiet"}, resume=None), on_connect=greet) as reader:
+        async with server.client(
+            dialect({"ends": "quiet"}, resume=None), on_connect=greet
+        ) as reader:
             server.drop()
             await reader.verdict()
             assert snapshots == ["snapshot 0", "snapshot 10"]
-            assert [item for item in reader.stream if isinstance(item, str)] == ["e1", "e2", "e11", "e12"]
+            assert [item for item in reader.stream if isinstance(item, str)] == [
+                "e1",
+                "e2",
+                "e11",
+                "e12",
+            ]
             assert reader.verdicts == [("UNKNOWN", "quiet")]
 
     served(main)
@@ -136,7 +143,9 @@ def test_the_newest_token_wins():
 
     async def main(server):
         server.first = [d.Hello(session="s", token="first")]
-        async with server.client(dialect(SESSIONS, resume=by_token, waits_for_hello=True)) as reader:
+        async with server.client(
+            dialect(SESSIONS, resume=by_token, waits_for_hello=True)
+        ) as reader:
             server.say(event("a"), d.Hello(session="s", token="second"))
             await asyncio.sleep(1)
             server.drop()
@@ -190,7 +199,9 @@ def test_an_answer_that_never_comes_leaves_the_outcome_open(dedupes, error):
 
     async def main(server):
         async with server.client(dialect(None, answers=True, dedupes=dedupes)) as reader:
-            asking = asyncio.ensure_future(reader.bridge.request("ask", {}, timeout=20, idempotent=dedupes))
+            asking = asyncio.ensure_future(
+                reader.bridge.request("ask", {}, timeout=20, idempotent=dedupes)
+            )
             await asyncio.sleep(1)
             server.drop()
             with pytest.raises(error) as failed:

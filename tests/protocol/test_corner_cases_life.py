@@ -67,7 +67,9 @@ def test_live_events_are_held_during_a_snapshot_that_replaces_the_last_one():
     user.done()
     rig.write()
     assert rig.numbers_asked() == [{"None": moment(3).position}]
-    rig.hear(moment(39))  # older than the snapshot, and missed: it replaces the state, not the stream
+    rig.hear(
+        moment(39)
+    )  # older than the snapshot, and missed: it replaces the state, not the stream
     rig.idle(30)
     came = rig.read()
     assert came[0] == unknown("no_anchor")
@@ -179,7 +181,11 @@ def test_a_refusal_that_says_nothing_of_the_token_leaves_it(status):
 
 def named(rig):
     """The gaps that the reader gets now: reason, channel, and the position of the last event before."""
-    return [(item.reason, item.channel, item.after) for item in rig.take() if isinstance(item, rb.bridge.Gap)]
+    return [
+        (item.reason, item.channel, item.after)
+        for item in rig.take()
+        if isinstance(item, rb.bridge.Gap)
+    ]
 
 
 def numbered(positions, *facts):
@@ -208,7 +214,9 @@ def test_each_gap_names_the_event_before_it():
     rig.again()
     rig.hear_each([event(2), event(3), event(6), d.Replayed(complete=True)])
     assert named(rig) == [("hole", None, 3)]
-    rig = numbered({**contiguous, "per_channel": True}, event(4, channel="a"), event(9, channel="b"))
+    rig = numbered(
+        {**contiguous, "per_channel": True}, event(4, channel="a"), event(9, channel="b")
+    )
     rig.again()
     rig.hear(d.Replayed(complete=False))
     assert named(rig) == [("position_gone", "a", 4), ("position_gone", "b", 9)]

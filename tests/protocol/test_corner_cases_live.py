@@ -116,9 +116,13 @@ def test_a_gap_that_the_server_states_needs_no_reconnection():
 
 def test_a_gap_of_one_channel_that_the_server_states():
     """It is told of that channel, and so is another epoch of a channel."""
-    rig = rig_with(CHANNELS, event(1, channel="a"), event(1, channel="b"), d.Replayed(channel="b", epoch="B"))
+    rig = rig_with(
+        CHANNELS, event(1, channel="a"), event(1, channel="b"), d.Replayed(channel="b", epoch="B")
+    )
     rig.hear(
-        d.Replayed(complete=False, channel="a"), event(9, "a9", channel="a"), event(2, "b2", channel="b")
+        d.Replayed(complete=False, channel="a"),
+        event(9, "a9", channel="a"),
+        event(2, "b2", channel="b"),
     )
     rig.hear(d.Replayed(channel="b", epoch="C"), event(1, "b1 of another log", channel="b"))
     assert rig.read() == [
@@ -299,7 +303,12 @@ def test_the_snapshot_of_a_connection_is_no_position():
         "detail": f"role: input_value={question}",
     }
     live = {"kind": "X", "id": "c", "timestamp": "2026-01-01T00:00:07"}
-    for frame in (had, live, missed, live):  # a live event overtakes the replay, and comes in it once more
+    for frame in (
+        had,
+        live,
+        missed,
+        live,
+    ):  # a live event overtakes the replay, and comes in it once more
         rig.hear(frame)
     assert not rig.is_ready
     rig.hear(refused)
@@ -314,11 +323,15 @@ def test_a_replay_that_was_cut_short_proves_nothing_by_its_anchor():
         event("2026-01-01T00:00:05", "a", id="a"),
     )
     rig.again()
-    rig.hear_each([event("2026-01-01T00:00:05", "a", id="a"), event("2026-01-01T00:00:09", "c", id="c")])
+    rig.hear_each(
+        [event("2026-01-01T00:00:05", "a", id="a"), event("2026-01-01T00:00:09", "c", id="c")]
+    )
     rig.idle(60)
     assert rig.read() == []
     assert "once more" in rig.dies().message  # nothing of it counts yet
-    rig.hear_each([event("2026-01-01T00:00:05", "a", id="a"), event("2026-01-01T00:00:09", "c", id="c")])
+    rig.hear_each(
+        [event("2026-01-01T00:00:05", "a", id="a"), event("2026-01-01T00:00:09", "c", id="c")]
+    )
     rig.idle(60)
     assert rig.read() == [unknown("timeout"), "c"]
     rig.again()
@@ -328,7 +341,8 @@ def test_a_replay_that_was_cut_short_proves_nothing_by_its_anchor():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"order": "number", "ends": "stated"}, {"order": "time", "repeats": True, "ends": "anchor"}]
+    "wrong",
+    [{"order": "number", "ends": "stated"}, {"order": "time", "repeats": True, "ends": "anchor"}],
 )
 def test_what_comes_between_a_replay_needs_its_end(wrong):
     """Only times have to be put in order, and only where somebody says when the replay is over."""
@@ -384,7 +398,11 @@ def test_a_channel_whose_answer_is_late_has_its_own_reason():
     rig = rig_with(positions, event(1, "a1", channel="a"), event(1, "b1", channel="b"))
     rig.again()
     rig.hear_each(
-        [event(1, "a1", channel="a"), event(2, "a2", channel="a"), d.Replayed(complete=True, channel="a")]
+        [
+            event(1, "a1", channel="a"),
+            event(2, "a2", channel="a"),
+            d.Replayed(complete=True, channel="a"),
+        ]
     )
     rig.idle(60)
     assert rig.read() == [unknown("timeout", "b"), "a2"]

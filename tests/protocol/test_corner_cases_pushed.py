@@ -35,7 +35,10 @@ def test_a_server_that_keeps_pushing_behind_a_hole_is_not_waited_for(answer):
     assert rig.read() == []
     pushed(rig, range(60, 70))
     assert rig.is_ready
-    assert rig.read() == [gap("hole", missing=(12, 14)), *(f"e{number}" for number in range(15, 70))]
+    assert rig.read() == [
+        gap("hole", missing=(12, 14)),
+        *(f"e{number}" for number in range(15, 70)),
+    ]
     assert rig.session.death is None
 
 
@@ -80,7 +83,9 @@ def test_another_epoch_than_the_one_that_was_asked_ends_the_wait(waits):
     """The request, in the URL, was for a log that is gone: live events of the new one do not prolong the wait beyond `quiet`."""
     speaks = dialect(
         {"contiguous": True},
-        resume=lambda record: d.Resume(query={"after": str(record.position)} if record.positions else {}),
+        resume=lambda record: d.Resume(
+            query={"after": str(record.position)} if record.positions else {}
+        ),
         waits_for_hello=waits,
     )
     rig = FramesRig(speaks).up(d.Hello(epoch="A"), *events(1, 30))

@@ -46,7 +46,9 @@ def test_an_overlap_of_times_is_refused_with_what_helps():
     with pytest.raises(rb.ConfigError) as caught:
         P(order="time", overlap=60)
     failure = caught.value.failure
-    wanted = '0 with order "time", and repeats=True with a resume that asks from before Record.position'
+    wanted = (
+        '0 with order "time", and repeats=True with a resume that asks from before Record.position'
+    )
     assert failure.message.startswith(f"Positions.overlap: wanted {wanted}, got 60")
     assert str(caught.value) == failure.message  # and not once more as a suggestion
     assert P(order="time", overlap=0, repeats=True).repeats
@@ -72,7 +74,9 @@ FUNCTIONS_ONLY = {
 @each_row("field", FUNCTIONS_ONLY)
 def test_what_goes_only_with_functions(field):
     """Without encode and decode the session speaks its own protocol, and these would say nothing."""
-    with pytest.raises(rb.ConfigError, match=f"Dialect.{field}: wanted only beside encode and decode"):
+    with pytest.raises(
+        rb.ConfigError, match=f"Dialect.{field}: wanted only beside encode and decode"
+    ):
         rb.bridge.Dialect.envelopes(**{field: FUNCTIONS_ONLY[field]})
 
 
@@ -107,10 +111,13 @@ def test_dialects_that_contradict_themselves(fields, named):
 @pytest.mark.parametrize(
     "fields",
     [
-        pytest.param({"login": "asked"}, id="the question comes when we are READY and is not answered"),
+        pytest.param(
+            {"login": "asked"}, id="the question comes when we are READY and is not answered"
+        ),
         pytest.param({"acknowledge_within": 3.0}, id="a time for what is never owed"),
         pytest.param(
-            {"acknowledges": "received", "acknowledge_within": 3.0}, id="a time for what is done at once"
+            {"acknowledges": "received", "acknowledge_within": 3.0},
+            id="a time for what is done at once",
         ),
         pytest.param({"echo": str}, id="an echo of what nothing waits for"),
     ],
@@ -147,7 +154,11 @@ def test_ends_that_fit_nothing(fields, named):
     [
         (d.sequence, {"field": "seq", "ask": ""}, "rb.dialects.sequence.ask"),
         (d.sequence, {"field": "seq", "ask": 7}, "rb.dialects.sequence.ask"),
-        (d.sequence, {"field": "seq", "ask": "after", "ping": {"type": "ping"}}, "rb.dialects.sequence"),
+        (
+            d.sequence,
+            {"field": "seq", "ask": "after", "ping": {"type": "ping"}},
+            "rb.dialects.sequence",
+        ),
         (d.sequence, {"field": "seq", "ask": "after", "pong": "pong"}, "rb.dialects.sequence"),
         (d.last_event_id, {"ask": {}}, "rb.dialects.last_event_id.ask"),
         (d.last_event_id, {"pong": "pong"}, "rb.dialects.last_event_id"),
@@ -173,13 +184,19 @@ def test_a_dialect_of_channels_needs_one():
     [
         pytest.param({"ask": {"type": "resume"}}, "ask", id="a frame without the position"),
         pytest.param(
-            {"ask": "after", "epoch": "epoch"}, "epoch", id="an epoch of a greeting that is not named"
+            {"ask": "after", "epoch": "epoch"},
+            "epoch",
+            id="an epoch of a greeting that is not named",
         ),
         pytest.param({"ask": "after", "start": "0"}, "start", id="a start that is no number"),
-        pytest.param({"ask": "after", "reset": "x", "end": "x"}, "end", id="one frame that says both"),
+        pytest.param(
+            {"ask": "after", "reset": "x", "end": "x"}, "end", id="one frame that says both"
+        ),
         pytest.param({"ask": "after", "field": ""}, "field", id="a path of nothing"),
         pytest.param({"ask": "after", "field": 7}, "field", id="a path that is no text"),
-        pytest.param({"ask": {"after": "{position}", "x": {1}}}, "ask", id="a frame that is no JSON"),
+        pytest.param(
+            {"ask": {"after": "{position}", "x": {1}}}, "ask", id="a frame that is no JSON"
+        ),
     ],
 )
 def test_arguments_of_a_sequence_that_could_not_work(fields, named):

@@ -122,7 +122,9 @@ def test_an_acknowledgement_before_the_replay_is_over_counts_for_its_connection(
 
 def test_what_a_server_recognises_goes_out_again_with_its_id():
     """The session goes on, and the server drops a repetition: same id, same number."""
-    rig = rig_with(d.Hello(session="one"), positions={"ends": "stated"}, waits_for_hello=True, dedupes=True)
+    rig = rig_with(
+        d.Hello(session="one"), positions={"ends": "stated"}, waits_for_hello=True, dedupes=True
+    )
     sent = rig.send("note")
     (first,) = rig.write()
     rig.again()

@@ -12,7 +12,17 @@ from resilient_bridge.protocol import Now
 from resilient_bridge.stores import SQLiteStore
 from tests.bridges.doubles.harness import serving_websockets
 from tests.protocol.driving import START
-from tests.protocol.frames_rig import FramesRig, d, dialect, event, events, gap, shown, spoken, unknown
+from tests.protocol.frames_rig import (
+    FramesRig,
+    d,
+    dialect,
+    event,
+    events,
+    gap,
+    shown,
+    spoken,
+    unknown,
+)
 from tests.protocol.frames_server import Reader, Server
 
 
@@ -132,7 +142,9 @@ def test_after_a_kill_64_events_behind_the_anchor_are_in_doubt(tmp_path):
         rig.hear_each(events(2, 70))
         return flags(rig)
 
-    came = after_a_kill(tmp_path, dialect(ANCHORED), lambda rig: take(rig.up(*events(1, 5)), 3), second)
+    came = after_a_kill(
+        tmp_path, dialect(ANCHORED), lambda rig: take(rig.up(*events(1, 5)), 3), second
+    )
     assert came == [(f"e{number}", number < 67) for number in range(3, 71)]
 
 
@@ -279,7 +291,9 @@ def test_a_head_that_was_named_before_the_first_event_is_stored(tmp_path):
 
     speaks = dialect(NUMBERED, waits_for_hello=True)
     facts = (d.Hello(session="one", epoch="A"), d.Moved(position=0))
-    _, (asked, came, verdict) = processes(tmp_path / "store", speaks, lambda rig: rig.up(*facts), second)
+    _, (asked, came, verdict) = processes(
+        tmp_path / "store", speaks, lambda rig: rig.up(*facts), second
+    )
     assert asked == ("one", "A", {None: 0})
     assert (came, verdict) == (["e1"], "RECOVERED")
 
@@ -307,7 +321,12 @@ def test_each_channel_is_stored_as_far_as_it_was_taken(tmp_path):
 
     def first(rig):
         names = [d.Replayed(channel=name, epoch=f"E{name}") for name in "ab"]
-        rig.up(*names, event(1, "a1", channel="a"), event(1, "b1", channel="b"), event(2, "a2", channel="a"))
+        rig.up(
+            *names,
+            event(1, "a1", channel="a"),
+            event(1, "b1", channel="b"),
+            event(2, "a2", channel="a"),
+        )
         take(rig, 2)
 
     def second(rig):
@@ -351,7 +370,9 @@ def test_the_first_connection_of_a_process_ends_in_a_verdict(tmp_path):
         rig.connect()
         return [shown(item) for item in rig.take()], rig.resumed
 
-    _, (came, verdict) = processes(tmp_path / "store", dialect(NUMBERED), lambda rig: rig.up(), second)
+    _, (came, verdict) = processes(
+        tmp_path / "store", dialect(NUMBERED), lambda rig: rig.up(), second
+    )
     assert came == [unknown("no_position")]
     assert verdict == ("UNKNOWN", "no_position", {})
 

@@ -60,7 +60,9 @@ def test_l07_nothing_is_shown_by_what_the_transport_has_not_written():
     rig.write()
     second = rig.send()
     assert rig.session.frames_to_send(rig.now)
-    mark = rig.session.link.wire.pinging()  # by the keepalive, while the writer waits for room in the buffer
+    mark = (
+        rig.session.link.wire.pinging()
+    )  # by the keepalive, while the writer waits for room in the buffer
     rig.session.link.answered(mark, rig.now)
     assert (first.is_settled, second.is_settled) == (True, False)
 
@@ -266,7 +268,9 @@ def test_l07_what_a_killed_process_has_handed_out_is_in_doubt_in_the_next():
     first.write()
     next_one = Pinged(store=first.store).up()
     assert next_one.doubts() == [(3, 0)]
-    assert {event.key for event in next_one.of(MessageUndelivered)} == {entry.key for entry in entries}
+    assert {event.key for event in next_one.of(MessageUndelivered)} == {
+        entry.key for entry in entries
+    }
 
 
 def test_l07_a_server_that_acknowledges_is_asked_by_the_next_join():

@@ -23,7 +23,11 @@ def test_the_age_starts_when_it_is_first_handed_out():
     assert entry.age(Now(1e6, 1e6)) == 0
     entry.write(Now(10, 1000), 1)
     entry.write(Now(100, 1090), 2)
-    assert (entry.age(Now(110, 1100)), entry.generation, entry.state) == (100, 2, EntryState.WRITTEN)
+    assert (entry.age(Now(110, 1100)), entry.generation, entry.state) == (
+        100,
+        2,
+        EntryState.WRITTEN,
+    )
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,9 @@ def test_events_that_come_again_are_dropped_until_the_first_new_one():
     assert position.duplicates == 2
     position = resumed(A, B, C)
     read(position, A)
-    assert position.last_event_id == "c"  # lost again here, the newest id is still the one to ask with
+    assert (
+        position.last_event_id == "c"
+    )  # lost again here, the newest id is still the one to ask with
 
 
 @pytest.mark.parametrize("again", [event("other", id="c"), event("c", "other", id="c")])
@@ -104,7 +106,10 @@ def test_an_id_that_stands_for_several_events_drops_nothing():
     """Ids that repeat on one connection do not identify: nothing is dropped, before and after the loss."""
     ticks = (event("tick", id="0"),) * 2
     assert read(resumed(*ticks), *ticks) == ["next", "next"]
-    assert read(resumed(A), A, A) == ["duplicate", "next"]  # the second repeats nothing from before the loss
+    assert read(resumed(A), A, A) == [
+        "duplicate",
+        "next",
+    ]  # the second repeats nothing from before the loss
 
 
 COUNTS = [
@@ -115,7 +120,11 @@ COUNTS = [
     ((ONE, THREE, FOUR, FIVE), (event(id="9"),), "next"),  # no count: it skips by itself
     ((A, B, C), (event(id="z"),), "next"),
     ((ONE, TWO, THREE), (event(id="x"),), "jump"),
-    ((ONE, TWO, THREE), (TWO, THREE, FOUR), "next"),  # the first new one against the newest delivered
+    (
+        (ONE, TWO, THREE),
+        (TWO, THREE, FOUR),
+        "next",
+    ),  # the first new one against the newest delivered
     ((ONE, TWO, THREE), (TWO, THREE, FIVE), "jump"),
 ]
 
@@ -146,7 +155,9 @@ def fed(stream, data):
 
 def stream_of(data=b"", **policy):
     policy = Reconnect(**{"backoff": Backoff.constant(1), "connect_burst": 100} | policy)
-    return fed(EventStream(policy, random.Random(1), last_event_id=None, max_event_bytes=1_000), data)
+    return fed(
+        EventStream(policy, random.Random(1), last_event_id=None, max_event_bytes=1_000), data
+    )
 
 
 def test_both_words_of_the_server_are_lower_bounds():
@@ -185,7 +196,12 @@ FINAL = [
     "SYS_UPSTREAM_REJECTED/404",
     "SYS_UPSTREAM_REJECTED/410",
 ]
-FINAL += ["SESS_NOT_FOUND/404", "SYS_UPSTREAM_REJECTED/501", "SYS_CONFIG_INVALID", "SYS_INTERNAL_ERROR"]
+FINAL += [
+    "SESS_NOT_FOUND/404",
+    "SYS_UPSTREAM_REJECTED/501",
+    "SYS_CONFIG_INVALID",
+    "SYS_INTERNAL_ERROR",
+]
 
 
 @each_row("ending", AGAIN + FINAL)

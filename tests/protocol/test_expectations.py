@@ -62,7 +62,10 @@ def test_what_came_during_a_greeting_belongs_to_the_join():
     rig.connect()
     rig.session.receive(json.dumps(hello), rig.now)
     greeted(rig)
-    assert ([message.maybe_duplicate for message in rig.take()], rig.state) == ([False], BridgeState.READY)
+    assert ([message.maybe_duplicate for message in rig.take()], rig.state) == (
+        [False],
+        BridgeState.READY,
+    )
     rig.lose()
     rig.connect()
     for frame in (hello, news):
@@ -71,4 +74,7 @@ def test_what_came_during_a_greeting_belongs_to_the_join():
     greeted(rig)
     gap, *messages = rig.take()
     assert (gap.verdict, gap.until.second) == ("UNKNOWN", 50)
-    assert [(message.raw, message.maybe_duplicate) for message in messages] == [(hello, True), (news, False)]
+    assert [(message.raw, message.maybe_duplicate) for message in messages] == [
+        (hello, True),
+        (news, False),
+    ]

@@ -124,7 +124,9 @@ def test_decode_raises_nothing_else(frame):
 # ---- strict on what is sent ---------------------------------------------------------------------------------------
 
 
-@each_row(("frame", "shown"), [(json.dumps("x" * 500), "x" * 80), ('{"type":"a","payload":[1]}', "list")])
+@each_row(
+    ("frame", "shown"), [(json.dumps("x" * 500), "x" * 80), ('{"type":"a","payload":[1]}', "list")]
+)
 def test_what_was_received_is_shown_shortly(frame, shown):
     """A violation shows the value as text, cut to 80 characters, or its type."""
     with pytest.raises(InvalidFrameError) as caught:
@@ -156,7 +158,9 @@ CODECS = ["json", "orjson", "auto"]
         ("A", 5, ["type", "payload"]),
     ],
 )
-def test_a_message_that_cannot_be_sent_is_refused_with_all_violations(codec, type_, payload, fields):
+def test_a_message_that_cannot_be_sent_is_refused_with_all_violations(
+    codec, type_, payload, fields
+):
     """R7, threat 4: ProtocolError with every violation, provably not executed, whichever codec is installed."""
     with pytest.raises(ProtocolError) as caught:
         Encoder(codec).payload(type_, payload)

@@ -74,7 +74,11 @@ def test_everything_we_say_is_strictly_valid():
             "heartbeat_pong",
         ),  # nothing to say, nobody to hear
         ({"auth": None, "auth_ack": None, "join": None}, ["heartbeat_ping"], "heartbeat_pong"),
-        ({"auth": None, "auth_ack": None, "ping": None, "pong": None}, ["session_join"], "session_joined"),
+        (
+            {"auth": None, "auth_ack": None, "ping": None, "pong": None},
+            ["session_join"],
+            "session_joined",
+        ),
         (
             {"auth": None, "auth_ack": None, "ping": None, "pong": None, "joined": None},
             ["session_join"],
@@ -107,7 +111,10 @@ def test_other_names_are_other_names():
     """`requestReplay`, `session_start`: a Dialect, not a subclass."""
     rig = Rig(
         dialect=Dialect(
-            join="session_start", joined="session_started", request_replay="request_history", replay="history"
+            join="session_start",
+            joined="session_started",
+            request_replay="request_history",
+            replay="history",
         )
     )
     rig.connect()
@@ -137,7 +144,9 @@ def test_the_real_bridge_has_no_sessions_and_no_replay():
     rig.pong()
     rig.hear("error", {"code": "UNKNOWN_TYPE", "request_type": "request_replay"})
     rig.write()
-    assert [(event.verdict, event.reason) for event in rig.of(Resumed)] == [("UNKNOWN", "no_replay")]
+    assert [(event.verdict, event.reason) for event in rig.of(Resumed)] == [
+        ("UNKNOWN", "no_replay")
+    ]
     assert (rig.state, sent.state) == (BridgeState.READY, "written")
 
 
@@ -223,7 +232,10 @@ def test_a_handshake_that_stands_still_ends(stage):
     rig.idle(9.9, write=False)
     assert rig.session.death is None
     rig.idle(0.2, write=False)
-    assert (rig.session.death.code, rig.session.death.details["phase"]) == ("CONN_TIMEOUT", rig.state.value)
+    assert (rig.session.death.code, rig.session.death.details["phase"]) == (
+        "CONN_TIMEOUT",
+        rig.state.value,
+    )
 
 
 def test_an_old_pong_confirms_no_new_join():

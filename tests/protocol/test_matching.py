@@ -33,7 +33,10 @@ def sequence(**words):
 
 def read(rig):
     """What the reader got since: a gap as verdict and reason, a message as its frame, with "?" if it may be a repetition."""
-    return [(str(item.verdict), item.reason) if isinstance(item, Gap) else shown(item) for item in rig.take()]
+    return [
+        (str(item.verdict), item.reason) if isinstance(item, Gap) else shown(item)
+        for item in rig.take()
+    ]
 
 
 def rejoined(speaks, before, after):
@@ -175,7 +178,9 @@ def numbers(**positions):
 def plain(first, last, tag="e", **fields):
     """Numbered events without id and time; the frame of each is its name."""
     return [
-        d.Received(raw=f"{tag}{n}", position=n, **{name: value(n) for name, value in fields.items()})
+        d.Received(
+            raw=f"{tag}{n}", position=n, **{name: value(n) for name, value in fields.items()}
+        )
         for n in range(first, last + 1)
     ]
 
@@ -184,7 +189,9 @@ STATED = d.Replayed(complete=True)
 ALIKE = [
     pytest.param(numbers(overlap=1), [*plain(2, 4), STATED], id="b5, stated complete"),
     pytest.param(numbers(repeats=True), [*plain(1, 4), d.Replayed()], id="b6, the whole log again"),
-    pytest.param(numbers(overlap=1), [d.Replayed(first=2, through=4), *plain(2, 4)], id="b9, a window"),
+    pytest.param(
+        numbers(overlap=1), [d.Replayed(first=2, through=4), *plain(2, 4)], id="b9, a window"
+    ),
     pytest.param(numbers(), [*plain(3, 4), STATED], id="b8, stated without an overlap"),
     pytest.param(numbers(ends="quiet"), plain(3, 4), id="b7, contiguous without an overlap"),
     pytest.param(numbers(inclusive=True, ends="anchor"), plain(2, 4), id="b2, an anchor"),
@@ -213,7 +220,10 @@ def test_l14_a_channel_may_be_named_for_its_log():
     answer = [*plain(2, 3, channel=lambda _: "run"), d.Replayed(complete=True, channel="run")]
     before = plain(1, 2, channel=lambda _: "run")
     assert rejoined(dialect(one), before, answer)[0] == ("UNKNOWN", "no_anchor")
-    assert rejoined(dialect({**one, "names_log": True}), before, answer)[0] == ("RECOVERED", "stated")
+    assert rejoined(dialect({**one, "names_log": True}), before, answer)[0] == (
+        "RECOVERED",
+        "stated",
+    )
 
 
 def test_l14_a_channel_of_which_nothing_was_missed_is_known_by_its_name():
@@ -297,7 +307,9 @@ def test_l08_a_dialect_names_its_volatile_fields():
 
 def test_l08_an_equal_id_is_compared_and_a_time_may_change_beside_it():
     """One id that is no counter, and a new time: the event that we have."""
-    before = [frame | {"id": f"5f0c-{at}-x"} for at, frame in enumerate(numbered(BOOT, sent_at=STAMP))]
+    before = [
+        frame | {"id": f"5f0c-{at}-x"} for at, frame in enumerate(numbered(BOOT, sent_at=STAMP))
+    ]
     again = [before[-1] | {"sent_at": "2026-01-01T09:00:00Z"}]
     assert rejoined(sequence(), before, again) == (("RECOVERED", "anchor"), [])
 
@@ -316,7 +328,9 @@ def test_l08_another_content_or_another_id_is_another_log():
 
 def test_volatile_names_are_checked():
     """A time may be volatile only where an id remains; a text is no list of names."""
-    with pytest.raises(rb.ConfigError, match=r"sequence\.volatile.*no timestamp where events have no id"):
+    with pytest.raises(
+        rb.ConfigError, match=r"sequence\.volatile.*no timestamp where events have no id"
+    ):
         sequence(id=None, volatile=["timestamp"])
     with pytest.raises(rb.ConfigError, match=r"sequence\.volatile.*a list of the names of fields"):
         sequence(volatile="replayed")
@@ -349,9 +363,15 @@ def imagined(rng):
     def log(tag, count, base):
         found = []
         for n in range(1, count + 1):
-            frame = {"seq": n, "type": "step", "text": f"{'' if is_alike and n <= alike else tag}step{n}"}
+            frame = {
+                "seq": n,
+                "type": "step",
+                "text": f"{'' if is_alike and n <= alike else tag}step{n}",
+            }
             if ids != "none":
-                frame["id"] = f"ev-{n}" if ids == "counter" else f"{tag}{n}-{rng.randrange(10**9):x}-x"
+                frame["id"] = (
+                    f"ev-{n}" if ids == "counter" else f"{tag}{n}-{rng.randrange(10**9):x}-x"
+                )
             if times:
                 frame["timestamp"] = str(1_767_225_600 + base + n)
             found.append(frame)
@@ -395,12 +415,16 @@ def test_no_restart_is_recovered_and_no_honest_log_is_accused():
         world = imagined(rng)
         verdict, came = outcome(world, rng)
         seen[verdict, world.is_restarted] += 1
-        lost = {(frame["seq"], frame["text"]) for frame in world.after} - {each[:2] for each in came}
+        lost = {(frame["seq"], frame["text"]) for frame in world.after} - {
+            each[:2] for each in came
+        }
         if not world.is_restarted:
             lost -= {(frame["seq"], frame["text"]) for frame in world.before}
             wrong["a GAP of an honest log"] += verdict == "GAP"
             wrong["UNKNOWN although a name shows it"] += verdict == "UNKNOWN" and world.is_named
-            wrong["a repetition without a flag"] += any(n <= world.had and not may for n, _, may in came)
+            wrong["a repetition without a flag"] += any(
+                n <= world.had and not may for n, _, may in came
+            )
             wrong["lost or out of order"] += bool(lost) or [n for n, *_ in came] != sorted(
                 n for n, *_ in came
             )

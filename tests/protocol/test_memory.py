@@ -25,7 +25,9 @@ def _offer(rig, count):
         rig.step(0.001)
         try:
             rig.send(
-                payload={"n": n}, coalesce=f"c{n % 1_000}" if n % 2 else None, ttl=3_600 if n % 3 else None
+                payload={"n": n},
+                coalesce=f"c{n % 1_000}" if n % 2 else None,
+                ttl=3_600 if n % 3 else None,
             )
         except OutboxFullError:
             refused += 1
@@ -63,7 +65,9 @@ def test_an_outage_costs_no_memory(overflow):
         grown, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert all(now <= max(then * 1.2, 1_300) for then, now in zip(before, _held(rig), strict=True)), (
+    assert all(
+        now <= max(then * 1.2, 1_300) for then, now in zip(before, _held(rig), strict=True)
+    ), (
         before,
         _held(rig),
     )
@@ -129,5 +133,8 @@ def test_a_flood_during_every_join_costs_no_more_than_the_side_buffer():
                 break
             rig.hear("x", {"n": n})
         assert rig.session.death is not None or rig.state == "READY"
-        assert len(rig.session.link.joining.rejoin.side if rig.session.link.joining.rejoin else []) <= 10_001
+        assert (
+            len(rig.session.link.joining.rejoin.side if rig.session.link.joining.rejoin else [])
+            <= 10_001
+        )
     assert len(rig.session.inbound.inbox) <= 1_001

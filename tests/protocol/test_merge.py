@@ -38,7 +38,12 @@ def tail(names):
         ("A x y", "A x y", "anchor", ""),
         ("A x y", "Z A x y B z", "anchor", "B z"),
         ("A x x", "A x x x", "anchor", "x"),  # a real repeat is news
-        ("A x y", "A x", "anchor", ""),  # the answer ends before our tail: it agrees as far as it goes
+        (
+            "A x y",
+            "A x",
+            "anchor",
+            "",
+        ),  # the answer ends before our tail: it agrees as far as it goes
         ("A x y", "A", "anchor", ""),
         ("A B", "B C", "anchor", "C"),
         ("A B", "A C", "absent", None),  # the *last* key is the anchor
@@ -92,7 +97,9 @@ def test_where_two_cuts_are_possible_the_earlier_is_taken():
 )
 def test_a_key_is_retained_once(names, unique):
     """Threat 7: a server that repeats an id in one answer is heard once; id-less frames may be real repeats."""
-    assert [each.text for each in without_repeats(items(names))] == [each.text for each in items(unique)]
+    assert [each.text for each in without_repeats(items(names))] == [
+        each.text for each in items(unique)
+    ]
 
 
 def _merged(replay, live, before, *, proven=True):
@@ -110,10 +117,20 @@ def _merged(replay, live, before, *, proven=True):
         ("A B", "C", 0, "A B C"),
         ("A B", "B C", 1, "A B C"),
         ("A B", "A B C", 2, "A B C"),
-        ("A x", "x x", 1, "A x x"),  # one x arrived before the answer and is in it, the other came after it
+        (
+            "A x",
+            "x x",
+            1,
+            "A x x",
+        ),  # one x arrived before the answer and is in it, the other came after it
         ("A x x", "x x", 2, "A x x"),
         ("A x x", "x x", 0, "A x x x x"),
-        ("x y", "w x y z", 3, "w x y z"),  # the server cut its answer short: the side buffer holds all of it
+        (
+            "x y",
+            "w x y z",
+            3,
+            "w x y z",
+        ),  # the server cut its answer short: the side buffer holds all of it
         ("x x", "x x x x", 3, "x x x x"),
         ("B", "A B C", 2, "A B C"),
         ("", "A B", 2, "A B"),
@@ -139,7 +156,9 @@ def test_an_answer_in_order_is_never_guessed_about(length, buffer):
             for start in range(end + 1):
                 held = max(0, end - buffer)
                 merged, doubtful = _merged(whole[held:end], whole[start:], end - start)
-                assert merged == [each.text for each in whole[min(held, start) if held < end else start :]]
+                assert merged == [
+                    each.text for each in whole[min(held, start) if held < end else start :]
+                ]
                 assert doubtful == 0
 
 
@@ -168,7 +187,10 @@ def test_the_seam_costs_linear_time(before):
     """Threat 12: equal id-less frames in answer and side buffer, four times as many, cost about four times as much."""
 
     def seconds(count):
-        replay, live = [item("A"), *(item("x") for _ in range(count))], [item("x") for _ in range(count)]
+        replay, live = (
+            [item("A"), *(item("x") for _ in range(count))],
+            [item("x") for _ in range(count)],
+        )
         started = time.process_time()
         join_live(replay, live, None if before is None else count, proven=True)
         return time.process_time() - started

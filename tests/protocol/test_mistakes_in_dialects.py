@@ -17,7 +17,9 @@ def failing(client, **fields):
     """What a send ends with whose dialect has these fields."""
 
     async def main(server):
-        async with rb.BridgeClient(server.url, dialect=rb.bridge.Dialect.envelopes(**fields)) as bridge:
+        async with rb.BridgeClient(
+            server.url, dialect=rb.bridge.Dialect.envelopes(**fields)
+        ) as bridge:
             return await client(bridge)
 
     return rb.testing.simulate(main, server=partial(rb.testing.LogBridge, position=None))
@@ -67,7 +69,9 @@ def test_what_encode_raises_is_named_and_chained():
     """The error of `send` has the class and the text of the exception in the message, and the exception as its cause."""
 
     async def send(bridge):
-        with pytest.raises(rb.errors.ProtocolError, match=r"its encode raised KeyError: 'n'\)") as raised:
+        with pytest.raises(
+            rb.errors.ProtocolError, match=r"its encode raised KeyError: 'n'\)"
+        ) as raised:
             await bridge.send("note", {})
         return raised.value
 
@@ -79,7 +83,11 @@ def test_what_encode_raises_is_named_and_chained():
 def test_what_resume_raises_is_the_reason_of_the_receipt():
     """The client ends before anything is sent: the receipt says why."""
     error = failing(
-        sent, decode=read, encode=write, resume=lambda record: record.position + 1, positions=d.Positions()
+        sent,
+        decode=read,
+        encode=write,
+        resume=lambda record: record.position + 1,
+        positions=d.Positions(),
     )
     assert isinstance(error, rb.errors.NotDeliveredError)
     assert 'a function that returns a Resume, got "TypeError: ' in str(error)

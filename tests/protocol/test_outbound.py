@@ -110,7 +110,9 @@ def test_an_error_about_a_send_refuses_it_and_nothing_else():
     rig.write()
     violation = {"field": "id", "constraint": "uuid", "received": "7"}
     rig.hear(
-        "error", {"code": "PROTO_INVALID_MESSAGE", "message": "bad", "violations": [violation]}, id=refused.id
+        "error",
+        {"code": "PROTO_INVALID_MESSAGE", "message": "bad", "violations": [violation]},
+        id=refused.id,
     )
     assert (refused.state, other.state, rig.session.death) == (S.DEAD, S.WRITTEN, None)
     assert list(refused.failure.details["violations"]) == [violation]
@@ -136,7 +138,9 @@ def test_what_the_replay_says_settles_before_anything_is_flushed():
         {"type": "ask_response", "id": request.id, "payload": {"x": 1}},
     )
     assert [frame["payload"]["n"] for frame in rig.wire if frame["type"] == "note"] == [2]
-    assert (acked.state, answered.state, neither.state, request.answer.payload) == (S.CONFIRMED,) * 2 + (
+    assert (acked.state, answered.state, neither.state, request.answer.payload) == (
+        S.CONFIRMED,
+    ) * 2 + (
         S.WRITTEN,
         {"x": 1},
     )

@@ -165,7 +165,10 @@ def test_a_withdrawn_entry_is_never_sent_not_even_between_two_losses():
     rig.write()
     rig.lose()
     (unsent,) = sends(rig, 2)
-    assert (rig.session.outbound.outbox.withdraw(sent), rig.session.outbound.outbox.withdraw(unsent)) == (
+    assert (
+        rig.session.outbound.outbox.withdraw(sent),
+        rig.session.outbound.outbox.withdraw(unsent),
+    ) == (
         False,
         True,
     )
@@ -178,7 +181,9 @@ def test_ttl_ends_what_was_not_sent():
     short, long = rig.send(ttl=5, payload={"n": 1}), rig.send(ttl=500, payload={"n": 2})
     rig.idle(5)
     assert states([short, long]) == ["expired", "queued"]
-    assert [(event.outcome, event.reason) for event in rig.of(MessageUndelivered)] == [("dropped", "expired")]
+    assert [(event.outcome, event.reason) for event in rig.of(MessageUndelivered)] == [
+        ("dropped", "expired")
+    ]
     assert notes(rig.up()) == [2]
 
 

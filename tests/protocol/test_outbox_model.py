@@ -37,7 +37,9 @@ class OutboxAgainstModel(RuleBasedStateMachine):
     @precondition(lambda self: self.seq == 0)
     def choose(self, overflow):
         self.overflow = overflow
-        self.box = Outbox(Policy(max_messages=MAX, max_bytes=BYTES, overflow=overflow), self.settled)
+        self.box = Outbox(
+            Policy(max_messages=MAX, max_bytes=BYTES, overflow=overflow), self.settled
+        )
 
     # ---- the model --------------------------------------------------------------------------------------------
 
@@ -51,14 +53,19 @@ class OutboxAgainstModel(RuleBasedStateMachine):
 
     def _admit(self, entry):
         older = [
-            row for row in self.model if row[1] == "queued" and entry.coalesce and row[4] == entry.coalesce
+            row
+            for row in self.model
+            if row[1] == "queued" and entry.coalesce and row[4] == entry.coalesce
         ]
         if older and self._fits(entry.size, older):
             self._end(older[0], "dropped")
         if self._fits(entry.size):
             return "added"
         if self.overflow == "drop_oldest":
-            for row in [*older, *(row for row in self.model if row[1] == "queued" and row not in older)]:
+            for row in [
+                *older,
+                *(row for row in self.model if row[1] == "queued" and row not in older),
+            ]:
                 self._end(row, "dropped")
                 if self._fits(entry.size):
                     return "added"
@@ -75,7 +82,13 @@ class OutboxAgainstModel(RuleBasedStateMachine):
         self.seq += 1
         expires = None if ttl is None else Now(self.mono + ttl, self.mono + ttl)
         entry = Entry(
-            self.seq, f"i{self.seq}", f"i{self.seq}", "note", "x" * size, expires=expires, coalesce=name
+            self.seq,
+            f"i{self.seq}",
+            f"i{self.seq}",
+            "note",
+            "x" * size,
+            expires=expires,
+            coalesce=name,
         )
         wanted = self._admit(entry)
         try:
@@ -85,7 +98,9 @@ class OutboxAgainstModel(RuleBasedStateMachine):
         assert got == wanted
         if got == "added":
             self.box.add(entry)
-            self.model.append([entry, "queued", None, None if ttl is None else self.mono + ttl, name])
+            self.model.append(
+                [entry, "queued", None, None if ttl is None else self.mono + ttl, name]
+            )
         elif got == "dropped":
             self.ended[entry.seq] = "dropped"
 
@@ -165,7 +180,9 @@ class OutboxAgainstModel(RuleBasedStateMachine):
     def same_content(self):
         held = sorted((*self.box.queued, *self.box.unconfirmed), key=lambda entry: entry.seq)
         assert held == [row[0] for row in self.model]
-        assert [entry.seq for entry in self.box.queued] == sorted(entry.seq for entry in self.box.queued)
+        assert [entry.seq for entry in self.box.queued] == sorted(
+            entry.seq for entry in self.box.queued
+        )
         assert (self.box.count, self.box.bytes) == (len(held), sum(entry.size for entry in held))
         assert self.box.count <= MAX
         assert self.box.bytes <= BYTES
@@ -184,9 +201,7 @@ class OutboxAgainstModel(RuleBasedStateMachine):
 
 
 TestOutbox = OutboxAgainstModel.TestCase
-TestOutbox.__doc__ = (
-    "Every order of verbs leaves the outbox as the model says: content, order, bounds, one outcome each."
-)
+TestOutbox.__doc__ = "Every order of verbs leaves the outbox as the model says: content, order, bounds, one outcome each."
 TestOutbox.settings = settings(
     max_examples=100, stateful_step_count=40, suppress_health_check=list(HealthCheck)
 )

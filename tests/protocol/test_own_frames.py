@@ -159,7 +159,9 @@ def test_l11_the_answer_to_a_ping_knows_the_position():
             return json.dumps({"op": 1, "d": intent.record.position})
         return None
 
-    speaks = dialect({"ends": "stated"}, pings=True, resume=lambda record: d.Resume()).evolve(encode=encode)
+    speaks = dialect({"ends": "stated"}, pings=True, resume=lambda record: d.Resume()).evolve(
+        encode=encode
+    )
     rig = FramesRig(speaks).up()
     assert rig.hear(d.Ping()) == ['{"op": 1, "d": null}']
     rig.hear(d.Received(raw="a", position=7))
@@ -185,7 +187,11 @@ def test_l11_the_numbers_of_pongs_are_those_of_no_message():
     [
         ({"code": "INSECURE_TRANSPORT", "remediation": "use TLS"}, ("use TLS",)),
         (
-            {"code": "INSECURE_TRANSPORT", "remediation": "use TLS", "documentation_url": "https://x/"},
+            {
+                "code": "INSECURE_TRANSPORT",
+                "remediation": "use TLS",
+                "documentation_url": "https://x/",
+            },
             ("use TLS", "see https://x/"),
         ),
         ({"code": "INSECURE_TRANSPORT", "suggestions": ["use TLS", 7, ""]}, ("use TLS",)),
@@ -266,6 +272,10 @@ def test_l11_a_session_that_auth_cannot_resume_is_a_gap():
     rig.hear('["ready", "s2"]')
     assert rig.resumed[0] == "GAP"
     rig.hear('["event", 1, "n1"]')
-    assert [item if isinstance(item, str) else item[0] for item in rig.read()] == ["e1", "GAP", "n1"]
+    assert [item if isinstance(item, str) else item[0] for item in rig.read()] == [
+        "e1",
+        "GAP",
+        "n1",
+    ]
     rig.again(token="t")
     assert rig.hear('["hello"]') == ['["resume", "s2", 1]']

@@ -29,7 +29,9 @@ def test_three_deaths_set_the_entry_aside_and_the_rest_goes_on(code):
     assert good.state is S.CONFIRMED
 
 
-@pytest.mark.parametrize("text", ["keepalive ping timeout", "Heartbeat missed", "idle timeout", "no pong"])
+@pytest.mark.parametrize(
+    "text", ["keepalive ping timeout", "Heartbeat missed", "idle timeout", "no pong"]
+)
 def test_l12_a_peer_that_heard_nothing_blames_no_message(text):
     """1011 for our silence (websockets' keepalive, after a sleep) says nothing about what was written before it."""
     rig = Rig().up()
@@ -114,7 +116,9 @@ def test_a_request_that_kills_the_link_blames_no_send():
     assert entry.state in {S.WRITTEN, S.CONFIRMED}
 
 
-@pytest.mark.parametrize("failure", [CUT, closed(1012), closed(1000)], ids=["no close", "1012", "1000"])
+@pytest.mark.parametrize(
+    "failure", [CUT, closed(1012), closed(1000)], ids=["no close", "1012", "1000"]
+)
 def test_other_deaths_never_count(failure):
     """A loss without a close frame proves nothing about the entry, however often it happens."""
     rig = Rig().up()

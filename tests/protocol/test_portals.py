@@ -122,7 +122,9 @@ def test_l09_it_is_another_url_that_has_proved_nothing():
 @pytest.mark.parametrize("on_exhausted", ["suspend", "raise"])
 def test_l09_such_answers_are_counted_by_themselves(on_exhausted):
     """They use up no attempts, refused connections between them do not count as such, and READY begins anew."""
-    policy = Reconnect(backoff=Backoff.constant(10), attempts=40, grace=60, on_exhausted=on_exhausted)
+    policy = Reconnect(
+        backoff=Backoff.constant(10), attempts=40, grace=60, on_exhausted=on_exhausted
+    )
     outage = Outage(policy)
     for _ in range(20):
         assert outage.dial(REFUSED).retry
@@ -170,7 +172,9 @@ def test_l09_511_is_never_about_the_server(on_exhausted):
 
 def test_l09_a_rule_of_the_policy_takes_precedence():
     """Its own count and schedule: nothing of this applies."""
-    policy = Reconnect(rules={"CONN_UPGRADE_REJECTED": Rule(attempts=2, backoff=Backoff.constant(7))})
+    policy = Reconnect(
+        rules={"CONN_UPGRADE_REJECTED": Rule(attempts=2, backoff=Backoff.constant(7))}
+    )
     outage = Outage(policy)
     assert [outage.dial(PAGE).wait for _ in range(2)] == [7, 7]
     assert not outage.dial(PAGE).retry

@@ -82,7 +82,9 @@ def test_without_a_reader_requests_end():
 
 def test_a_slow_reader_does_not_exhaust_the_attempts():
     """Inbox full, link lost: the next join runs to its end, and only then reading pauses again."""
-    rig = Rig(inbox=Inbox(max_messages=2), reconnect=Reconnect(attempts=1, on_exhausted="raise")).up()
+    rig = Rig(
+        inbox=Inbox(max_messages=2), reconnect=Reconnect(attempts=1, on_exhausted="raise")
+    ).up()
     for n in range(2):
         rig.hear("a", {}, id=str(n))
     assert not rig.session.may_read(rig.now, iterating=True)

@@ -27,7 +27,9 @@ class Life:
     def __init__(self, policy=default.reconnect, *, seed=1, can_refresh=False):
         self.mono = 100.0
         self.connects: list[float] = []
-        self.core = Reconnection(policy, random.Random(seed), superseded=(4409,), can_refresh=can_refresh)
+        self.core = Reconnection(
+            policy, random.Random(seed), superseded=(4409,), can_refresh=can_refresh
+        )
 
     @property
     def now(self):
@@ -61,7 +63,11 @@ def test_the_schedule_of_recursor_and_its_end():
         30,
     ]
     end = life.lost(REFUSED)
-    assert (end.retry, end.reason, end.failure.code) == (False, "exhausted", "CONN_RECONNECT_EXHAUSTED")
+    assert (end.retry, end.reason, end.failure.code) == (
+        False,
+        "exhausted",
+        "CONN_RECONNECT_EXHAUSTED",
+    )
     assert end.failure.history[-1].code == "CONN_REFUSED"
 
 
@@ -92,7 +98,11 @@ def test_an_outage_longer_than_the_grace_is_reported():
     """R4's five minutes: however few attempts were made, the session may be gone."""
     policy = Reconnect(backoff=Backoff.constant(200), attempts=None)
     life = Life(policy).ready(60, pong=True)
-    assert [life.lost(failure).suspended for failure in (CUT, REFUSED, REFUSED)] == [False, False, True]
+    assert [life.lost(failure).suspended for failure in (CUT, REFUSED, REFUSED)] == [
+        False,
+        False,
+        True,
+    ]
     life.ready(60, pong=True)
     assert life.core.suspends_at() is None
     assert not life.lost(CUT).suspended
@@ -149,7 +159,9 @@ def test_accept_then_close_is_no_storm(code, seed):
     while life.mono < start + 1_800:
         life.ready()
         life.lost(classify_close(code, "", "peer"))
-    minutes = [sum(start + 60 * i <= t < start + 60 * (i + 1) for t in life.connects) for i in range(30)]
+    minutes = [
+        sum(start + 60 * i <= t < start + 60 * (i + 1) for t in life.connects) for i in range(30)
+    ]
     assert minutes[0] <= 7
     assert max(minutes[1:]) <= 4
     assert minutes[0] >= 4, "the cap leaves a link that flaps its chances"
@@ -163,7 +175,9 @@ def test_the_cap_never_bends_a_schedule_of_refused_attempts():
     assert life.lost(CUT).wait == 0.1
 
 
-@pytest.mark.parametrize("failure", [Failure.of("CONN_RESET"), Failure.of("CONN_UNREACHABLE"), TIMEOUT, CUT])
+@pytest.mark.parametrize(
+    "failure", [Failure.of("CONN_RESET"), Failure.of("CONN_UNREACHABLE"), TIMEOUT, CUT]
+)
 def test_l12_the_cap_counts_no_connection_that_was_never_made(failure):
     """A handshake that breaks off (a proxy in front of a server that is away) is a failed attempt, as a refused one is."""
     life = Life(Reconnect(backoff=Backoff.constant(0.1), attempts=None)).ready(5, pong=True)
@@ -190,7 +204,10 @@ def test_the_burst_comes_back_with_time():
 )
 def test_a_server_that_asks_for_patience_gets_five_seconds_and_jitter(failure):
     """1012, 1013 and 429 without a hint: at least 5 s, and clients that lost the same server differ."""
-    waits = [Life(Reconnect(backoff=Backoff.constant(1)), seed=seed).lost(failure).wait for seed in range(50)]
+    waits = [
+        Life(Reconnect(backoff=Backoff.constant(1)), seed=seed).lost(failure).wait
+        for seed in range(50)
+    ]
     assert min(waits) >= 5
     assert max(waits) <= 10
     assert len(set(waits)) > 40
@@ -211,7 +228,9 @@ def test_a_hint_does_not_feed_the_jitter():
     assert life.lost(REFUSED).wait <= 30
 
 
-@pytest.mark.parametrize("failure", [EXPIRED, closed(4001), closed(4401), closed(1008)], ids=lambda f: f.code)
+@pytest.mark.parametrize(
+    "failure", [EXPIRED, closed(4001), closed(4401), closed(1008)], ids=lambda f: f.code
+)
 def test_credentials_are_refreshed_once_per_loss(failure):
     """Once, then FAILED; again after READY. Without a way to ask for new ones it fails at once."""
     life = Life(can_refresh=True)
@@ -231,7 +250,11 @@ def test_an_unrecoverable_close_is_the_end(code):
     """FAILED with the failure that was received, no wait, no attempt."""
     life = Life().ready(60, pong=True)
     decision = life.lost(closed(code))
-    assert (decision.retry, decision.wait, decision.failure.details["close_code"]) == (False, 0, code)
+    assert (decision.retry, decision.wait, decision.failure.details["close_code"]) == (
+        False,
+        0,
+        code,
+    )
 
 
 def test_a_lost_session_is_joined_anew():
@@ -278,16 +301,23 @@ def test_poison_is_the_reason_and_the_link_comes_back():
 def test_a_run_can_be_replayed():
     """The same seed, the same waits."""
     runs = [
-        [Life(seed=seed).lost(failure).wait for failure in (CUT, REFUSED, closed(1012))] for seed in (5, 5, 6)
+        [Life(seed=seed).lost(failure).wait for failure in (CUT, REFUSED, closed(1012))]
+        for seed in (5, 5, 6)
     ]
     assert runs[0] == runs[1] != runs[2]
 
 
 def test_the_first_hint_of_an_outage_is_taken_at_its_word():
     """A server that plans the return of its clients gets them when it said; one that repeats itself gets our spread as well."""
-    waits = [Life(seed=seed).lost(Failure.of("SYS_UNAVAILABLE", retry_after=5.0)).wait for seed in range(50)]
+    waits = [
+        Life(seed=seed).lost(Failure.of("SYS_UNAVAILABLE", retry_after=5.0)).wait
+        for seed in range(50)
+    ]
     assert set(waits) == {5.0}
-    again = [life.lost(Failure.of("SYS_UNAVAILABLE", retry_after=5.0)).wait for life in _throttled_once(50)]
+    again = [
+        life.lost(Failure.of("SYS_UNAVAILABLE", retry_after=5.0)).wait
+        for life in _throttled_once(50)
+    ]
     assert min(again) >= 5
     assert max(again) > 5.5
 

@@ -82,7 +82,10 @@ def test_a_session_that_is_gone_is_a_gap(code):
     old = rig.session.session_id
     rig.hear("error", {"code": code, "message": "gone"}, id=rig.last("session_join")["id"])
     rig.write()
-    assert rig.last("session_join")["payload"] == {"session_id": rig.session.session_id, "resume": False}
+    assert rig.last("session_join")["payload"] == {
+        "session_id": rig.session.session_id,
+        "resume": False,
+    }
     assert rig.session.session_id != old
     rig.hear("session_joined")
     rig.pong()
@@ -98,7 +101,10 @@ def test_a_session_that_is_gone_by_close_code_is_a_gap():
     rig.lose(closed(4404))
     rig.connect()
     rig.join()
-    assert (verdict_of(rig), rig.last("session_join")["payload"]["resume"]) == ("GAP(new_session)", False)
+    assert (verdict_of(rig), rig.last("session_join")["payload"]["resume"]) == (
+        "GAP(new_session)",
+        False,
+    )
 
 
 @pytest.mark.parametrize("refused", ["error", "close"])
@@ -145,7 +151,12 @@ def test_no_endless_loop_of_new_sessions():
         ("A x", ["A x"], "B y", "B y"),
         ("A x", ["A x B y y"], "B y y", "B y y"),
         ("A x", ["", "A x B"], "", "B"),  # the seed: nothing for `since`, everything without
-        ("A x", ["x", "A x B"], "", "B"),  # an exclusive server whose clock has a second's resolution
+        (
+            "A x",
+            ["x", "A x B"],
+            "",
+            "B",
+        ),  # an exclusive server whose clock has a second's resolution
         ("A B x", ["B x C"], "", "C"),
         ("A x", ["A x B A"], "", "B"),
     ],
@@ -173,7 +184,12 @@ def test_recovered_however_long_the_outage():
     [
         ("A x", ["B y", "B y"], "GAP(truncated)", "| B y?"),
         ("A x", ["", "B y"], "GAP(truncated)", "| B y?"),
-        ("A B x", ["A C", "A C"], "GAP(truncated)", "| C"),  # the last key is the anchor; A is not repeated
+        (
+            "A B x",
+            ["A C", "A C"],
+            "GAP(truncated)",
+            "| C",
+        ),  # the last key is the anchor; A is not repeated
         ("A x", ["A y"], "GAP(mismatch)", "| y?"),
         ("A x y", ["A B"], "GAP(mismatch)", "| B"),
     ],
@@ -195,7 +211,10 @@ def test_a_gap_says_from_when_to_when():
     rig.replay(after)
     gap, event = rig.take()[0], rig.of(Resumed)[-1]
     for found in (gap, event):
-        assert (found.since.isoformat()[11:19], found.until.isoformat()[11:19]) == ("09:46:40", "10:00:00")
+        assert (found.since.isoformat()[11:19], found.until.isoformat()[11:19]) == (
+            "09:46:40",
+            "10:00:00",
+        )
     assert (gap.verdict, gap.reason, event.replayed) == (Verdict.GAP, "truncated", 1)
 
 

@@ -26,7 +26,9 @@ def test_objects_and_strings_are_the_same():
     assert as_object.canonical == as_string.canonical
     for item in (as_object, as_string):
         message = item.message
-        assert (message.type, message.id, message.raw_timestamp, message.payload) == tuple(body.values())
+        assert (message.type, message.id, message.raw_timestamp, message.payload) == tuple(
+            body.values()
+        )
         assert item.key == ("a", "7")
 
 
@@ -46,10 +48,15 @@ def test_bad_entries_are_reported_and_the_good_ones_delivered():
     items, rejected = _read([{"type": "first"}, *bad, '{"type":"last"}'])
     assert [item.message.type for item in items] == ["first", "last"]
     assert len(rejected) == len(bad)
-    assert {failure.code for failure in rejected} == {"PROTO_INVALID_FRAME", "PROTO_INVALID_MESSAGE"}
+    assert {failure.code for failure in rejected} == {
+        "PROTO_INVALID_FRAME",
+        "PROTO_INVALID_MESSAGE",
+    }
 
 
-@pytest.mark.parametrize("payload", [None, {}, {"messages": None}, {"messages": {}}, {"messages": "[]"}])
+@pytest.mark.parametrize(
+    "payload", [None, {}, {"messages": None}, {"messages": {}}, {"messages": "[]"}]
+)
 def test_an_answer_without_a_list_is_an_answer_without_messages(payload):
     """Told once, and never an error."""
     items, rejected = read_replay({"payload": payload}, lambda *_: True, lambda *_: True, NOW)
@@ -58,5 +65,7 @@ def test_an_answer_without_a_list_is_an_answer_without_messages(payload):
 
 def test_what_is_no_content_is_omitted():
     """Acks, pongs and answers in a replay are not for the consumer."""
-    items, rejected = _read([{"type": "a"}, {"type": "b"}], content=lambda body, _now: body["type"] == "b")
+    items, rejected = _read(
+        [{"type": "a"}, {"type": "b"}], content=lambda body, _now: body["type"] == "b"
+    )
     assert ([item.message.type for item in items], rejected) == (["b"], [])

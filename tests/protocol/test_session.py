@@ -169,7 +169,11 @@ def test_disconnected_mode_when_the_outage_passes_the_grace():
     rig.idle(299.9)
     assert rig.state is S.BACKOFF
     rig.idle(0.2)
-    assert (rig.state, rig.session.reason, len(rig.of(Suspended))) == (S.SUSPENDED, "grace_passed", 1)
+    assert (rig.state, rig.session.reason, len(rig.of(Suspended))) == (
+        S.SUSPENDED,
+        "grace_passed",
+        1,
+    )
     rig.up({"type": "a", "id": "1"})
     assert rig.of(Resumed)[-1].verdict == "RECOVERED"
 
@@ -177,7 +181,9 @@ def test_disconnected_mode_when_the_outage_passes_the_grace():
 @pytest.mark.requirement("R3")
 def test_running_out_is_a_typed_reported_state():
     """`on_exhausted="raise"`: FAILED with CONN_RECONNECT_EXHAUSTED, told once, and every send has its outcome."""
-    rig = Rig(reconnect=Reconnect(backoff=Backoff.constant(1), attempts=2, on_exhausted="raise")).up()
+    rig = Rig(
+        reconnect=Reconnect(backoff=Backoff.constant(1), attempts=2, on_exhausted="raise")
+    ).up()
     rig.lose()
     entry = rig.send()
     for _ in range(2):
@@ -251,7 +257,11 @@ def test_closing_is_legal_in_every_state(state):
     assert len(rig.of(Closed)) == (1 if state is not S.CLOSED else before)
     assert entry is None or (entry.is_settled and entry in remaining)
     assert rig.session.outbound.outbox.count == 0
-    assert (rig.session.next_timer(), rig.session.frames_to_send(rig.now), rig.session.wants_to_send) == (
+    assert (
+        rig.session.next_timer(),
+        rig.session.frames_to_send(rig.now),
+        rig.session.wants_to_send,
+    ) == (
         None,
         [],
         False,
@@ -263,8 +273,12 @@ def test_what_arrives_while_closing_changes_nothing(state):
     """Frames in flight, timers and the loss itself, in any order: no error, and CLOSING stays CLOSING until it is over."""
     rig = to(state)
     rig.session.close(rig.now)
-    for type_ in "connection_ack session_joined heartbeat_pong replay_buffer message_ack error a".split():
-        payload = {"code": "SESS_NOT_FOUND"} if type_ == "error" else {"messages": [], "server_id": "srv"}
+    for (
+        type_
+    ) in "connection_ack session_joined heartbeat_pong replay_buffer message_ack error a".split():
+        payload = (
+            {"code": "SESS_NOT_FOUND"} if type_ == "error" else {"messages": [], "server_id": "srv"}
+        )
         rig.hear(type_, payload)
         rig.session.handle_timer(rig.now)
         rig.step(11)
@@ -295,7 +309,9 @@ def test_a_loss_is_reported_once(state):
     rig = to(state)
     reported = len(rig.of(Disconnected))
     rig.lose(closed(1012))
-    assert [event.failure.details["close_code"] for event in rig.of(Disconnected)[reported:]] == [1012]
+    assert [event.failure.details["close_code"] for event in rig.of(Disconnected)[reported:]] == [
+        1012
+    ]
     rig.session.connecting(rig.now)
     rig.lose(REFUSED)
     assert len(rig.of(Disconnected)) == reported + 1
@@ -306,7 +322,11 @@ def test_a_session_without_a_connection_ignores_the_wire():
     rig = Rig().up()
     rig.lose()
     rig.session.receive(json.dumps({"type": "a"}), rig.now)
-    assert (rig.take(), rig.session.frames_to_send(rig.now), rig.session.look_every) == ([], [], None)
+    assert (rig.take(), rig.session.frames_to_send(rig.now), rig.session.look_every) == (
+        [],
+        [],
+        None,
+    )
 
 
 @pytest.mark.parametrize("by", ["peer", None])

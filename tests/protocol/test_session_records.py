@@ -25,8 +25,12 @@ from tests.rows import each_row
 
 
 THEN, LATER = Now(100.0, 1_774_000_000.0), Now(160.0, 1_774_000_060.0)
-BROKEN = Failure.of("TOOL_EXECUTION_FAILED", "bash failed", details={"exit_code": 1, "stderr": ["a", "b"]})
-CHECKPOINT = SessionCheckpoint(message_count=7, last_message_id="m7", context_snapshot={"open": ["a.py"]})
+BROKEN = Failure.of(
+    "TOOL_EXECUTION_FAILED", "bash failed", details={"exit_code": 1, "stderr": ["a", "b"]}
+)
+CHECKPOINT = SessionCheckpoint(
+    message_count=7, last_message_id="m7", context_snapshot={"open": ["a.py"]}
+)
 
 # What an operation makes of a state, or the code it is refused with. `asleep`: paused, and not resumable.
 CELLS = """
@@ -41,7 +45,9 @@ closed    CLOSED    CLOSED      CLOSED  CLOSED    CLOSED  CLOSED
 CODES_OF = {"TURN": "PROTO_SEQUENCE_ERROR", "NOT": "SESS_NOT_RESUMABLE", "CLOSED": "SESS_CLOSED"}
 HEAD, *LINES = (line.split() for line in CELLS.strip().splitlines())
 TABLE = [
-    (state, operation, cell) for state, *cells in LINES for operation, cell in zip(HEAD, cells, strict=True)
+    (state, operation, cell)
+    for state, *cells in LINES
+    for operation, cell in zip(HEAD, cells, strict=True)
 ]
 
 
@@ -119,8 +125,22 @@ def test_a_life_from_beginning_to_end():
     for operation in ("activate", "checkpoint", "pause", "resume", "close"):
         checkpoint = CHECKPOINT if operation == "checkpoint" else None
         steps.append(steps[-1].after(operation, LATER, checkpoint=checkpoint))
-    assert [step.state for step in steps] == ["created", "active", "active", "paused", "active", "closed"]
-    assert [step.checkpoint for step in steps] == [None, None, CHECKPOINT, CHECKPOINT, CHECKPOINT, CHECKPOINT]
+    assert [step.state for step in steps] == [
+        "created",
+        "active",
+        "active",
+        "paused",
+        "active",
+        "closed",
+    ]
+    assert [step.checkpoint for step in steps] == [
+        None,
+        None,
+        CHECKPOINT,
+        CHECKPOINT,
+        CHECKPOINT,
+        CHECKPOINT,
+    ]
     assert {step.created_at for step in steps} == {THEN.at}
 
 
@@ -134,7 +154,8 @@ def test_the_latest_failure_is_the_one_that_is_recorded():
 def test_an_error_without_a_failure_is_refused():
     """State error says why, always."""
     with pytest.raises(
-        ConfigError, match=r"SessionRecord\.error: wanted the failure of a session in error, got None"
+        ConfigError,
+        match=r"SessionRecord\.error: wanted the failure of a session in error, got None",
     ):
         record().after("fail", THEN)
 
@@ -181,11 +202,23 @@ def test_times_are_in_utc():
         ({"a": "\ud800"}, "a JSON value, got"),
         ({"a": {1, 2}}, "a JSON value, got"),
         (10**5_000, "a JSON value, got"),
-        ({"a": (1, 2)}, "a JSON value: lists, text as keys, at most 100 levels, got 'dict that is not'"),
+        (
+            {"a": (1, 2)},
+            "a JSON value: lists, text as keys, at most 100 levels, got 'dict that is not'",
+        ),
         ({1: "a"}, "a JSON value: lists, text as keys, at most 100 levels, got 'dict that is not'"),
-        ({None: 1}, "a JSON value: lists, text as keys, at most 100 levels, got 'dict that is not'"),
-        ("x" * (SNAPSHOT_BYTES - 1), f"at most 1048576 bytes of JSON, got '{SNAPSHOT_BYTES + 1} bytes'"),
-        ("é" * (SNAPSHOT_BYTES // 2), f"at most 1048576 bytes of JSON, got '{SNAPSHOT_BYTES + 2} bytes'"),
+        (
+            {None: 1},
+            "a JSON value: lists, text as keys, at most 100 levels, got 'dict that is not'",
+        ),
+        (
+            "x" * (SNAPSHOT_BYTES - 1),
+            f"at most 1048576 bytes of JSON, got '{SNAPSHOT_BYTES + 1} bytes'",
+        ),
+        (
+            "é" * (SNAPSHOT_BYTES // 2),
+            f"at most 1048576 bytes of JSON, got '{SNAPSHOT_BYTES + 2} bytes'",
+        ),
     ],
     ids=lambda value: repr(value)[:20] if not isinstance(value, int) else "huge",
 )
@@ -193,7 +226,9 @@ def test_a_snapshot_that_json_would_change_is_refused(snapshot, wanted):
     """No NaN, no tuple, no key that is no text, no lone surrogate, and at most 1 MiB as UTF-8: what was kept comes back as it was."""
     with pytest.raises(ConfigError) as caught:
         SessionCheckpoint(context_snapshot=snapshot)
-    assert caught.value.failure.message.startswith("SessionCheckpoint.context_snapshot: wanted " + wanted)
+    assert caught.value.failure.message.startswith(
+        "SessionCheckpoint.context_snapshot: wanted " + wanted
+    )
 
 
 @pytest.mark.parametrize(("levels", "fits"), [(100, True), (101, False), (20_000, False)])
@@ -225,7 +260,9 @@ def test_a_snapshot_is_a_copy_and_not_shown():
     assert pickle.loads(pickle.dumps(record())) == record()
 
 
-@pytest.mark.parametrize("fields", [{"message_count": -1}, {"message_count": True}, {"last_message_id": 7}])
+@pytest.mark.parametrize(
+    "fields", [{"message_count": -1}, {"message_count": True}, {"last_message_id": 7}]
+)
 def test_a_wrong_checkpoint_is_refused(fields):
     """A count is a whole number from 0, an id is text or None."""
     with pytest.raises(ConfigError, match=rf"SessionCheckpoint\.{next(iter(fields))}: wanted"):
@@ -236,7 +273,11 @@ def test_a_wrong_checkpoint_is_refused(fields):
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | words,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(words, inner, max_size=4),
     max_leaves=12,
 )
@@ -253,7 +294,9 @@ failures = st.builds(
     ),
     st.sampled_from(sorted(CODES)),
     st.text(max_size=40),
-    st.dictionaries(st.text(max_size=9), json_values | st.floats() | st.tuples(st.text()), max_size=3),
+    st.dictionaries(
+        st.text(max_size=9), json_values | st.floats() | st.tuples(st.text()), max_size=3
+    ),
     st.none() | st.booleans(),
     st.none() | st.floats(),
 )
@@ -304,7 +347,11 @@ SEEDS = {
     "workingDirectory": "/home/me/project",
     "createdAt": "2026-03-20T14:32:00.000Z",
     "lastActivityAt": "2026-03-20T15:00:00.250Z",
-    "checkpoint": {"messageCount": 12, "lastMessageId": "m12", "contextSnapshot": {"files": [1, None]}},
+    "checkpoint": {
+        "messageCount": 12,
+        "lastMessageId": "m12",
+        "contextSnapshot": {"files": [1, None]},
+    },
 }
 
 
@@ -381,7 +428,9 @@ def test_a08_a_session_has_a_state_and_no_times():
     asleep = SessionRecord.from_json(changed(json.loads(SESSION), "resumable", False))
     with pytest.raises(SessionError, match="not resumable"):
         asleep.after("resume", LATER)
-    assert SessionRecord.from_json(changed(json.loads(SESSION), "checkpoint", None)).checkpoint is None
+    assert (
+        SessionRecord.from_json(changed(json.loads(SESSION), "checkpoint", None)).checkpoint is None
+    )
 
 
 def changed(base, path, value=...):

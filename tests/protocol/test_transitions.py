@@ -14,7 +14,9 @@ from tests.reference_layout import mermaid
 
 
 PATH = [S.IDLE, S.CONNECTING, S.AUTHENTICATING, S.JOINING, S.REPLAYING, S.FLUSHING, S.READY]
-TARGETS = {state: {target for (source, _), target in TRANSITIONS.items() if source is state} for state in S}
+TARGETS = {
+    state: {target for (source, _), target in TRANSITIONS.items() if source is state} for state in S
+}
 
 
 def test_the_path_of_a_healthy_link():
@@ -34,7 +36,10 @@ def test_a_loss_leads_to_backoff_or_to_suspended_and_back(state):
 
 def test_draining_is_only_from_where_something_can_be_sent():
     """FLUSHING and READY, and it leads to the end."""
-    assert {source for (source, trigger) in TRANSITIONS if trigger == "drain"} == {S.FLUSHING, S.READY}
+    assert {source for (source, trigger) in TRANSITIONS if trigger == "drain"} == {
+        S.FLUSHING,
+        S.READY,
+    }
     assert TARGETS[S.DRAINING] <= {S.CLOSING, S.FAILED}
 
 
@@ -71,7 +76,9 @@ def test_the_diagram_holds_every_edge():
     text = mermaid()
     assert text.splitlines()[0] == "stateDiagram-v2"
     for (source, trigger), target in TRANSITIONS.items():
-        line = next(line for line in text.splitlines() if f" {source.name} --> {target.name}:" in line)
+        line = next(
+            line for line in text.splitlines() if f" {source.name} --> {target.name}:" in line
+        )
         assert trigger in line
 
 

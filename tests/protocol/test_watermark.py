@@ -117,7 +117,9 @@ def test_a_timestamp_beyond_the_servers_own_time_moves_nothing():
     assert only.since(300, None) == "9999-12-31T23:54:59Z"
 
 
-@pytest.mark.parametrize("stamp", ["0001-01-01T00:00:10Z", "yesterday", "0001-01-01T00:00:00+14:00"])
+@pytest.mark.parametrize(
+    "stamp", ["0001-01-01T00:00:10Z", "yesterday", "0001-01-01T00:00:00+14:00"]
+)
 def test_a_timestamp_that_cannot_be_reckoned_with_asks_for_everything(stamp):
     """Threat 10: no overflow, no error, no message lost: `since` is left out."""
     watermark = Watermark("s")

@@ -15,13 +15,20 @@ BEGIN = 1_795_519_800.0  # 2026-11-24T11:30:00Z
 
 def line(at: float, event: str, **fields: Any) -> bytes:
     """A line as a SessionLog writes it."""
-    stamp = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    stamp = (
+        datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
     return json.dumps({"at": stamp, "event": event, **fields}).encode() + b"\n"
 
 
 def failure(code: str, message: str, hint: str = "") -> dict[str, Any]:
     """A failure as its `to_dict()`, as far as a report reads it."""
-    return {"code": code, "message": message, "severity": "error", "suggestions": [hint] if hint else []}
+    return {
+        "code": code,
+        "message": message,
+        "severity": "error",
+        "suggestions": [hint] if hint else [],
+    }
 
 
 RESET = failure("CONN_RESET", "connection reset by peer", "reconnect and ask for what was missed")
@@ -39,7 +46,9 @@ def a_link(name: str, rng: Random, seconds: float, often: float) -> Iterator[tup
         previous, state = state, new
         depth = {"queued": queued, "unconfirmed": rng.randrange(3), "unread": rng.randrange(5)}
         named = {"bridge": name, "session_id": session}
-        return at, line(at, "StateChanged", **named, previous=previous, state=new, reason=reason, **depth)
+        return at, line(
+            at, "StateChanged", **named, previous=previous, state=new, reason=reason, **depth
+        )
 
     def event_line(event: str, **fields: Any) -> tuple[float, bytes]:
         return at, line(at, event, bridge=name, session_id=session, **fields)
@@ -57,7 +66,11 @@ def a_link(name: str, rng: Random, seconds: float, often: float) -> Iterator[tup
         yield to("BACKOFF", "connection_lost")
         for attempt, wait in enumerate((1, 2, 5, 10, 30, 30, 30), 1):
             yield event_line(
-                "ReconnectScheduled", attempt=attempt, wait=wait, reason="connection_lost", failure=REFUSED
+                "ReconnectScheduled",
+                attempt=attempt,
+                wait=wait,
+                reason="connection_lost",
+                failure=REFUSED,
             )
             at, queued = at + wait, queued + rng.randrange(wait + 1)
             yield to("CONNECTING", "retry")
@@ -125,11 +138,23 @@ def calls(rng: Random, seconds: float, each: float) -> Iterator[tuple[float, byt
         ),
         (
             third * 1.3,
-            line(BEGIN + third * 1.3, "CircuitChanged", key="search", state="half_open", reason="time"),
+            line(
+                BEGIN + third * 1.3,
+                "CircuitChanged",
+                key="search",
+                state="half_open",
+                reason="time",
+            ),
         ),
         (
             third * 1.32,
-            line(BEGIN + third * 1.32, "CircuitChanged", key="search", state="closed", reason="probes"),
+            line(
+                BEGIN + third * 1.32,
+                "CircuitChanged",
+                key="search",
+                state="closed",
+                reason="probes",
+            ),
         ),
         (
             third * 1.8,
@@ -146,7 +171,12 @@ def calls(rng: Random, seconds: float, each: float) -> Iterator[tuple[float, byt
         (
             third * 2,
             line(
-                BEGIN + third * 2, "SpendChanged", budget="tokens", state="warning", spent="8.10", limit="10"
+                BEGIN + third * 2,
+                "SpendChanged",
+                budget="tokens",
+                state="warning",
+                spent="8.10",
+                limit="10",
             ),
         ),
         (
@@ -195,11 +225,21 @@ def calls(rng: Random, seconds: float, each: float) -> Iterator[tuple[float, byt
                 ),
             )
         outcome = "failed" if fails else "ok"
-        fields = {"attempts": 1 + fails, "seconds": round(took, 4), "waited": 1.5 * fails, "key": name}
+        fields = {
+            "attempts": 1 + fails,
+            "seconds": round(took, 4),
+            "waited": 1.5 * fails,
+            "key": name,
+        }
         yield (
             at,
             line(
-                at, "CallFinished", name=name, outcome=outcome, **fields, failure=TIMEOUT if fails else None
+                at,
+                "CallFinished",
+                name=name,
+                outcome=outcome,
+                **fields,
+                failure=TIMEOUT if fails else None,
             ),
         )
 

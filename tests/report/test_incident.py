@@ -42,7 +42,12 @@ def state(at, previous, new, session="s1", bridge="agent", **depth):
 def lost(at, session="s1", bridge="agent"):
     """A loss."""
     return line(
-        BEGIN + at, "Disconnected", bridge=bridge, session_id=session, reason="connection_lost", failure=RESET
+        BEGIN + at,
+        "Disconnected",
+        bridge=bridge,
+        session_id=session,
+        reason="connection_lost",
+        failure=RESET,
     )
 
 
@@ -77,12 +82,16 @@ def test_the_log_of_a_real_client_gives_what_its_events_say(tmp_path):
         rb.testing.simulate(main, seed=3)
     incident = incident_of(path.read_bytes().splitlines())
     changes = [event for event in heard if isinstance(event, rb.events.StateChanged)]
-    losses = [event for event in heard if isinstance(event, rb.events.Disconnected) and event.failure]
+    losses = [
+        event for event in heard if isinstance(event, rb.events.Disconnected) and event.failure
+    ]
     waits = [event.wait for event in heard if isinstance(event, rb.events.ReconnectScheduled)]
     assert incident.links.losses == incident.links.outages.seen == len(losses) == 2
     assert incident.links.down == pytest.approx(time_out(changes), abs=0.01)
     assert incident.links.down > 12
-    assert sorted(wait for outage in incident.links.outages for wait in outage.waits) == sorted(waits)
+    assert sorted(wait for outage in incident.links.outages for wait in outage.waits) == sorted(
+        waits
+    )
     assert incident.links.verdicts == Counter(
         str(event.verdict) for event in heard if isinstance(event, rb.events.Resumed)
     )
@@ -105,7 +114,9 @@ def test_an_outage_ends_when_the_link_is_ready_or_closed_or_not_at_all():
             state(15, "BACKOFF", "READY", "a"), state(18, "BACKOFF", "CLOSED", "b"), line(BEGIN + 30, "Note"),
         ]
     )  # fmt: skip
-    lasted = {one.link[-1]: (one.seconds(incident.end), one.final) for one in incident.links.outages}
+    lasted = {
+        one.link[-1]: (one.seconds(incident.end), one.final) for one in incident.links.outages
+    }
     assert lasted == {
         "a": (5, ""),
         "b": (8, "closed meanwhile"),
@@ -177,7 +188,15 @@ def test_a_log_that_begins_in_the_middle_takes_the_state_before():
 def test_calls_are_counted_by_name_and_outcome_with_the_slowest_exact():
     """Outcomes, repeats and waits add up; quantiles are right to a fifth; cancelled calls are no failures."""
     written = [
-        line(BEGIN + n, "CallFinished", name="f", outcome="ok", attempts=1, seconds=0.010 * (n + 1), waited=0)
+        line(
+            BEGIN + n,
+            "CallFinished",
+            name="f",
+            outcome="ok",
+            attempts=1,
+            seconds=0.010 * (n + 1),
+            waited=0,
+        )
         for n in range(100)
     ]
     written += [
@@ -193,9 +212,19 @@ def test_calls_are_counted_by_name_and_outcome_with_the_slowest_exact():
         )
     ]
     written += [
-        line(BEGIN + 102, "CallFinished", name="g", outcome="cancelled", attempts=1, seconds=1, waited=0)
+        line(
+            BEGIN + 102,
+            "CallFinished",
+            name="g",
+            outcome="cancelled",
+            attempts=1,
+            seconds=1,
+            waited=0,
+        )
     ]
-    written += [line(BEGIN + 99, "RetryScheduled", name="f", attempt=2, wait=1.5, failure=TIMEOUT)] * 2
+    written += [
+        line(BEGIN + 99, "RetryScheduled", name="f", attempt=2, wait=1.5, failure=TIMEOUT)
+    ] * 2
     written += [line(BEGIN + 99, "CallRejected", name="f", by="circuit", key="f", failure=TIMEOUT)]
     calls = incident_of(written).calls
     one = calls.by_name["f"]
@@ -209,7 +238,11 @@ def test_calls_are_counted_by_name_and_outcome_with_the_slowest_exact():
     assert one.rejected_by == {"circuit": 1}
     assert one.quantile(0.5) == pytest.approx(0.5, rel=0.21)
     assert one.longest == 9.5
-    assert [(call.name, call.seconds) for call in calls.slowest][:3] == [("f", 9.5), ("f", 1.0), ("g", 1.0)]
+    assert [(call.name, call.seconds) for call in calls.slowest][:3] == [
+        ("f", 9.5),
+        ("f", 1.0),
+        ("g", 1.0),
+    ]
     assert calls.by_name["g"].bad == 0
 
 
@@ -217,7 +250,9 @@ def test_calls_are_counted_by_name_and_outcome_with_the_slowest_exact():
 def test_a_sidecar_shows_losses_restarts_and_outcomes():
     """Its lines have times in seconds and names of their own."""
     written = list(log(0, each=0, mcp=True))
-    written.append(json.dumps({"at": BEGIN, "event": "tools_unknown", "name": "serch"}).encode() + b"\n")
+    written.append(
+        json.dumps({"at": BEGIN, "event": "tools_unknown", "name": "serch"}).encode() + b"\n"
+    )
     events = [json.loads(one) for one in written]
     incident = incident_of(written)
     counted = Counter(one["event"] for one in events)
@@ -261,7 +296,9 @@ def test_damaged_lines_are_counted_and_named_by_their_number():
     """Torn, binary, not an object, without a time, too long: each by its number and reason; the others count."""
     damaged = [b'{"at": "2026-11-24T', b"\xff\xfe\x00", b"[1]", b'{"event": "Joined"}', b'{"at": true}', b'{"at": 1e300}', b"[" * 200_000,
                b'{"at": 1, "x": "' + b"x" * 1_100_000 + b'"}']  # fmt: skip
-    incident = incident_of([state(0, "IDLE", "READY"), b"\n", *damaged, state(1, "READY", "CLOSED")])
+    incident = incident_of(
+        [state(0, "IDLE", "READY"), b"\n", *damaged, state(1, "READY", "CLOSED")]
+    )
     (source,) = incident.sources
     assert [number for number, _ in source.damaged] == [3, 4, 5, 6, 7, 8, 9, 10]
     assert [reason for _, reason in source.damaged][:4] == [
@@ -276,7 +313,9 @@ def test_damaged_lines_are_counted_and_named_by_their_number():
 
 def test_only_the_time_asked_for_counts():
     """What is left out is counted as that."""
-    incident = incident_of([line(BEGIN + n, "Note") for n in range(10)], since=BEGIN + 3, until=BEGIN + 5)
+    incident = incident_of(
+        [line(BEGIN + n, "Note") for n in range(10)], since=BEGIN + 3, until=BEGIN + 5
+    )
     assert (incident.events.total, incident.outside, incident.span) == (3, 7, 2)
 
 
@@ -307,10 +346,15 @@ def test_links_beyond_the_most_that_are_held_are_counted_and_change_nothing_else
     """Each is counted once, however many events it has; its end breaks nothing, and its queues and times are not added up."""
     monkeypatch.setattr(links, "_MOST_LINKS", 3)
     phases = ("CONNECTING", "READY", "BACKOFF", "CONNECTING", "READY", "CLOSED")
-    written = [state(0, "IDLE", "READY", bridge=f"b{n}", queued=1, unconfirmed=0, unread=0) for n in range(3)]
+    written = [
+        state(0, "IDLE", "READY", bridge=f"b{n}", queued=1, unconfirmed=0, unread=0)
+        for n in range(3)
+    ]
     for bridge in ("b3", "b4"):
         for at, (previous, new) in enumerate(pairwise(("IDLE", *phases)), 10):
-            written.append(state(at, previous, new, bridge=bridge, queued=7, unconfirmed=0, unread=0))
+            written.append(
+                state(at, previous, new, bridge=bridge, queued=7, unconfirmed=0, unread=0)
+            )
     written.append(state(20, "READY", "CLOSED", bridge="b0", queued=0, unconfirmed=0, unread=0))
     later = [state(at, "IDLE", "READY", bridge=bridge) for at, bridge in ((21, "b5"), (22, "b6"))]
     incident = incident_of([*written, *later])
@@ -319,7 +363,9 @@ def test_links_beyond_the_most_that_are_held_are_counted_and_change_nothing_else
     assert {bridge for bridge, _ in facts.links} == {"b1", "b2", "b5"}
     assert facts.peak["queued"][0] == 3
     assert sum(facts.in_group["waiting"].sums(BEGIN, BEGIN + 22, 10)) == 0
-    assert sum(facts.in_group["ready"].sums(BEGIN, BEGIN + 22, 10)) == pytest.approx(22 + 22 + 20 + 1)
+    assert sum(facts.in_group["ready"].sums(BEGIN, BEGIN + 22, 10)) == pytest.approx(
+        22 + 22 + 20 + 1
+    )
 
 
 def test_a_link_that_found_no_room_is_held_once_another_has_ended(monkeypatch):

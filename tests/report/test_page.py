@@ -59,7 +59,9 @@ def test_it_is_one_well_formed_document_that_fetches_nothing(whole):
     assert loads
     assert all(value.startswith("#") for value in loads)
     (policy,) = [
-        one["content"] for one in whole.all("meta") if one.get("http-equiv") == "Content-Security-Policy"
+        one["content"]
+        for one in whole.all("meta")
+        if one.get("http-equiv") == "Content-Security-Policy"
     ]
     assert policy.startswith("default-src 'none'; ")
     (script,) = whole.texts_in("script")
@@ -79,11 +81,15 @@ def test_it_can_be_followed_without_seeing_it(whole):
     assert levels.count(1) == 1
     assert all(after - before <= 1 for before, after in pairwise(levels))
     assert len(whole.all("caption")) == len(whole.all("table")) > 12
-    assert {"Files", "Events by name"} <= set(whole.texts_in("caption"))  # as the program writes them
+    assert {"Files", "Events by name"} <= set(
+        whole.texts_in("caption")
+    )  # as the program writes them
     assert all(one.get("scope") in ("row", "col") for one in whole.all("th"))
     ids = [attrs["id"] for _, attrs in whole.tags if attrs.get("id")]
     assert len(ids) == len(set(ids))
-    assert {attrs["aria-labelledby"] for _, attrs in whole.tags if "aria-labelledby" in attrs} <= set(ids)
+    assert {
+        attrs["aria-labelledby"] for _, attrs in whole.tags if "aria-labelledby" in attrs
+    } <= set(ids)
     assert {attrs["href"][1:] for attrs in whole.all("a")} <= set(ids)
     pictures = [one for one in whole.all("svg") if one.get("aria-hidden") != "true"]
     assert len(pictures) > 8
@@ -141,7 +147,11 @@ def test_every_section_is_there_and_linked(whole):
 def test_a_log_with_one_kind_of_event_says_what_it_has_nothing_about():
     """Sections without facts are left out and named; a log of nothing at all is a page, too."""
     small = Page(
-        page(incident_of([line(BEGIN, "CallFinished", name="f", outcome="ok", attempts=1, seconds=0.1)]))
+        page(
+            incident_of(
+                [line(BEGIN, "CallFinished", name="f", outcome="ok", attempts=1, seconds=0.1)]
+            )
+        )
     )
     assert [one["id"] for one in small.all("section")] == ["calls", "log"]
     assert any(

@@ -119,9 +119,12 @@ def test_it_fits_the_window(shown, tmp_path, width):
     framed = tmp_path / "framed.html"
     srcdoc = html.escape(text.replace("</body>", f"{LOOK}</body>"), quote=True)
     framed.write_text(
-        f'<!DOCTYPE html><title></title><iframe width={width} height=900 srcdoc="{srcdoc}"></iframe>', "utf-8"
+        f'<!DOCTYPE html><title></title><iframe width={width} height=900 srcdoc="{srcdoc}"></iframe>',
+        "utf-8",
     )
-    seen = browse(tmp_path, framed, "--window-size=1400,1000", "--virtual-time-budget=5000", "--dump-dom")
+    seen = browse(
+        tmp_path, framed, "--window-size=1400,1000", "--virtual-time-budget=5000", "--dump-dom"
+    )
     measured = json.loads(html.unescape(re.search("<title>(.*?)</title>", seen, re.DOTALL)[1]))
     assert measured["inner"] in (width, width - 15)
     assert measured["wide"] == []

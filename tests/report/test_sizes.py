@@ -33,7 +33,9 @@ def test_the_highest_value_of_a_part_is_what_held_then():
     bins.hold(0, 40, 3)
     bins.hold(40, 60, 9)
     bins.hold(60, 100, 1)
-    assert [max(bins.highest(0, 100, 10)[part] for part in group) for group in ((0, 1, 2), (5,), (8, 9))] == [
+    assert [
+        max(bins.highest(0, 100, 10)[part] for part in group) for group in ((0, 1, 2), (5,), (8, 9))
+    ] == [
         3,
         9,
         1,
@@ -141,11 +143,24 @@ print(code, used.ru_maxrss, used.ru_utime)
 def test_a_million_lines_are_read_in_two_minutes_and_a_hundred_megabytes(tmp_path, kind):
     """The command itself, in a process of its own: its peak of resident memory and its processor time."""
     path = tmp_path / "session.jsonl"
-    lines = varied(1_000_000) if kind == "varied" else log(200, seconds=44 * 3600, often=900, each=0.28)
+    lines = (
+        varied(1_000_000) if kind == "varied" else log(200, seconds=44 * 3600, often=900, each=0.28)
+    )
     with path.open("wb") as file:
-        written = sum(bool(file.write(one if one.endswith(b"\n") else one + b"\n")) for one in lines)
+        written = sum(
+            bool(file.write(one if one.endswith(b"\n") else one + b"\n")) for one in lines
+        )
     done = subprocess.run(
-        [sys.executable, "-c", MEASURED, sys.executable, "-m", "resilient_bridge", "report", str(path)],
+        [
+            sys.executable,
+            "-c",
+            MEASURED,
+            sys.executable,
+            "-m",
+            "resilient_bridge",
+            "report",
+            str(path),
+        ],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,

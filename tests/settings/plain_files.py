@@ -31,7 +31,11 @@ def _toml(value: object) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(_toml, value)) + "]"
     text = repr(value)
-    return text if isinstance(value, int) or "." in text or "e" not in text else text.replace("e", ".0e")
+    return (
+        text
+        if isinstance(value, int) or "." in text or "e" not in text
+        else text.replace("e", ".0e")
+    )
 
 
 def yaml(data: Mapping[str, object]) -> str:
@@ -45,7 +49,9 @@ def variables(data: Mapping[str, object], prefix: str = "RESILIENT_BRIDGE_") -> 
     for key, value in data.items():
         name = prefix + key.upper()
         nested = isinstance(value, Mapping) and value
-        if nested and all(re.fullmatch(r"[a-z][a-z_]*[a-z]", each) and "__" not in each for each in value):
+        if nested and all(
+            re.fullmatch(r"[a-z][a-z_]*[a-z]", each) and "__" not in each for each in value
+        ):
             found |= variables(value, name + "__")
         elif isinstance(value, Mapping | list):
             found[name] = json.dumps(value)

@@ -41,7 +41,9 @@ def test_thresholds_of_a_file_are_in_force(tmp_path):
         for _ in range(10):
             for event in (
                 rb.events.Connected(session_id="s1"),
-                rb.events.Disconnected(reason="lost", failure=rb.Failure.of("CONN_RESET"), session_id="s1"),
+                rb.events.Disconnected(
+                    reason="lost", failure=rb.Failure.of("CONN_RESET"), session_id="s1"
+                ),
                 rb.events.HookRejected(failure=rb.Failure.of("HOOK_VALIDATION_FAILED")),
             ):
                 rb.telemetry.emit(event)
@@ -88,7 +90,14 @@ def test_every_mistake_is_reported_at_once(tmp_path, capsys):
     lines = capsys.readouterr().err.replace("\n    ", " ").splitlines()[1:]
     assert [line.split(": ")[0] for line in lines] == [
         f"  - alerts.{name}"
-        for name in ("error_rate", "session_drops", "hook_failures", "window", "least_calls", "eror_rate")
+        for name in (
+            "error_rate",
+            "session_drops",
+            "hook_failures",
+            "window",
+            "least_calls",
+            "eror_rate",
+        )
     ]
     assert "two numbers, warning and critical, or None, got [0.2, 0.1] (line 2)" in lines[0]
     assert "did you mean error_rate? (line 7)" in lines[5]

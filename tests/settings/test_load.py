@@ -130,7 +130,9 @@ def test_a_secret_is_a_reference_that_is_read_when_it_is_needed(path, tmp_path, 
     """It is nowhere in what settings show, and the next attempt has the rotated one."""
     config = rb.load(path, names=NAMES)
     arguments = config.client.arguments()
-    assert (arguments["token"](), arguments["headers"]()["Authorization"]) == ("hunter2-hunter2",) * 2
+    assert (arguments["token"](), arguments["headers"]()["Authorization"]) == (
+        "hunter2-hunter2",
+    ) * 2
     assert arguments["headers"]()["X-Team"] == "agents"
     monkeypatch.setenv("BRIDGE_TOKEN", "rotated")
     assert arguments["token"]() == "rotated"
@@ -179,7 +181,12 @@ def test_code_wins_over_the_environment_over_the_file_over_the_preset_over_the_d
     }
     config = rb.load(path, env=env)
     link = config.bridge
-    assert (link.reconnect.grace, link.reconnect.attempts, link.heartbeat.every, link.heartbeat.timeout) == (
+    assert (
+        link.reconnect.grace,
+        link.reconnect.attempts,
+        link.heartbeat.every,
+        link.heartbeat.timeout,
+    ) == (
         90,
         7,
         0.5,
@@ -208,7 +215,9 @@ def test_the_environment_is_read_when_asked_for(monkeypatch):
 )  # fmt: skip
 def test_a_variable_is_a_value_as_in_a_file_or_a_text(text, value):
     """What is no value of TOML or JSON is the text."""
-    config = rb.load({"bridge": {"session_id": "s"}}, env={"RESILIENT_BRIDGE_PROVIDERS__X": '"https://h"'})
+    config = rb.load(
+        {"bridge": {"session_id": "s"}}, env={"RESILIENT_BRIDGE_PROVIDERS__X": '"https://h"'}
+    )
     assert config.merged.data["providers"] == {"x": "https://h"}
     from tests.internals.settings import read_sources
 
@@ -236,10 +245,14 @@ def test_a_new_field_needs_no_line_in_the_reader():
     """The validators say what a field takes: a duration, a size, a word, with `_ms` and near misses."""
     reading = new_reading(None)
     data = {"every_ms": 2500, "size_bytes": "1KiB", "mode": "bee"}
-    assert read_value(Invented, data, "x", reading) == Invented(every=2.5, size_bytes=1024, mode="bee")
+    assert read_value(Invented, data, "x", reading) == Invented(
+        every=2.5, size_bytes=1024, mode="bee"
+    )
     assert read_value(Invented, {"mode": "be", "every": "2h"}, "x", reading).value == "bad"
     assert [problem.path for problem in reading.problems] == ["x.every", "x.mode"]
-    assert read_value(Invented, {"letters": 3}, "y", reading).value == "bad"  # its converter stumbles
+    assert (
+        read_value(Invented, {"letters": 3}, "y", reading).value == "bad"
+    )  # its converter stumbles
     assert read_value(Invented, {"letters": ["b", "a"]}, "y", reading).letters == ["a", "b"]
     assert "did you mean bee?" in reading.problems[1].message
 
@@ -252,7 +265,9 @@ def test_windows_counts_and_spans():
 
 def test_times_of_two_limits_may_be_in_milliseconds():
     """A field that takes several durations takes them with `_ms`, too."""
-    assert rb.load({"timeout": {"seconds_ms": [1000, 2500]}}).bridge.calls.layers[-1] == rb.Timeout((1, 2.5))
+    assert rb.load({"timeout": {"seconds_ms": [1000, 2500]}}).bridge.calls.layers[-1] == rb.Timeout(
+        (1, 2.5)
+    )
 
 
 @pytest.mark.parametrize(

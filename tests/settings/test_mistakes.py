@@ -77,7 +77,13 @@ def test_a_file_with_twelve_mistakes_has_twelve_lines(tmp_path):
         "got 'transiant', did you mean transient?",
     ):
         assert words in text
-    shown = text + repr(error) + str(error.failure.to_dict()) + error.failure.explain() + repr(error.problems)
+    shown = (
+        text
+        + repr(error)
+        + str(error.failure.to_dict())
+        + error.failure.explain()
+        + repr(error.problems)
+    )
     assert "s3cr3t" not in shown
     assert str(pickle.loads(pickle.dumps(error))) == text
 
@@ -250,7 +256,9 @@ def test_a_mistake_in_a_variable_names_the_variable(tmp_path):
         assert found[at].message.endswith(end), found[at]
     assert found["reconnect.grace"].message.endswith("got 'soon'")
     assert found["reconnect.grace"].line == 2
-    assert "hunter2" not in str(error) + repr(error) + repr(error.problems) + str(error.failure.to_dict())
+    assert "hunter2" not in str(error) + repr(error) + repr(error.problems) + str(
+        error.failure.to_dict()
+    )
     alone = _problems(None, env={"RESILIENT_BRIDGE_RETRY__ATTEMPTS": "0"})
     assert alone.problems[0].message.endswith("got 0 (from RESILIENT_BRIDGE_RETRY__ATTEMPTS)")
     gasoline = _problems({"preset": "gasoline"}, env={"GASOLINE_PORT": "99999"})
@@ -285,7 +293,9 @@ def test_arbitrary_bytes_are_settings_or_an_error(tmp_path, form, raw):
 
 @given(
     st.dictionaries(
-        st.sampled_from(["RETRY", "RETRY__ATTEMPTS", "PRESET", "A__B__C", "", "__", "POLICIES__A", "ÄÖ"]),
+        st.sampled_from(
+            ["RETRY", "RETRY__ATTEMPTS", "PRESET", "A__B__C", "", "__", "POLICIES__A", "ÄÖ"]
+        ),
         st.text(max_size=20),
     )
 )

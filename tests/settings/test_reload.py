@@ -77,11 +77,16 @@ def test_each_missing_policy_is_a_problem(path):
     """Every one that a function is decorated with, and once."""
     path.write_text(FIRST + "[policies.find]\nretry = {}\n")
     config = rb.load(path)
-    functions = [config.protect(name, idempotent=True)(_fail) for name in ("search", "find", "search")]
+    functions = [
+        config.protect(name, idempotent=True)(_fail) for name in ("search", "find", "search")
+    ]
     path.write_text("")
     with pytest.raises(rb.ConfigError) as caught:
         config.reload()
-    assert [problem.path for problem in caught.value.problems] == ["policies.search", "policies.find"]
+    assert [problem.path for problem in caught.value.problems] == [
+        "policies.search",
+        "policies.find",
+    ]
     assert len(functions) == 3
 
 

@@ -18,7 +18,9 @@ from .plain_files import sources
 from .value_strategies import KINDS, NAMES, values
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # orders that do harm are values, too
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::UserWarning"
+)  # orders that do harm are values, too
 
 
 def test_every_public_value_can_be_written():
@@ -47,13 +49,17 @@ def test_what_is_dumped_is_loaded_as_an_equal_value(value):
 @given(policy=values(rb.Policy), bridge=values(rb.bridge.BridgePolicy))
 def test_the_same_policy_comes_from_every_source(policy, bridge):
     """Code, a dict, TOML, YAML, JSON and the environment: equal values."""
-    link = {key: item for key, item in rb.settings.dump(bridge, names=NAMES).items() if key != "kind"}
+    link = {
+        key: item for key, item in rb.settings.dump(bridge, names=NAMES).items() if key != "kind"
+    }
     layers = dict.fromkeys(("retry", "breaker"), False)  # else those of the default policy stay
     link["calls"] = {**layers, "order": [], **link.get("calls", {"retry": {}, "breaker": {}})}
     data = {
         **link,
         "policies": {
-            "search": {k: v for k, v in rb.settings.dump(policy, names=NAMES).items() if k != "kind"}
+            "search": {
+                k: v for k, v in rb.settings.dump(policy, names=NAMES).items() if k != "kind"
+            }
         },
     }
     if not data["calls"]["order"]:

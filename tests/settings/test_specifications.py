@@ -101,7 +101,11 @@ def test_the_printed_block_makes_three_calls_after_one_and_two_seconds(load, err
 )
 def test_each_printed_word_is_its_schedule(load, word, backoff):
     """With base and cap in milliseconds; what is left out is 1000 and 30000."""
-    text = RETRY.replace("exponential  #", f"{word}  #").replace("1000", "500").replace("30000", "4000")
+    text = (
+        RETRY.replace("exponential  #", f"{word}  #")
+        .replace("1000", "500")
+        .replace("30000", "4000")
+    )
     assert load(text).bridge.calls.layers[0].backoff == backoff
     short = load(f"retry:\n  backoff: {word}\n").bridge.calls.layers[0].backoff
     assert (short.seconds, short.cap) == ((1,), 30)
@@ -110,7 +114,9 @@ def test_each_printed_word_is_its_schedule(load, word, backoff):
 @pytest.mark.requirement("V1")
 def test_mistakes_in_the_printed_keys_name_these_keys(load):
     """Not by the names of the fields that they mean."""
-    text = RETRY.replace("3\n", "0\n", 1).replace("1000", "soon").replace("rate_limit", "rate_limits")
+    text = (
+        RETRY.replace("3\n", "0\n", 1).replace("1000", "soon").replace("rate_limit", "rate_limits")
+    )
     with pytest.raises(rb.ConfigError) as caught:
         load(text.replace("backoff: exponential", "backoff: expnential"))
     assert [(problem.path, problem.line) for problem in caught.value.problems] == [
@@ -171,7 +177,12 @@ def test_everything_that_is_printed_is_one_file(load):
         "openai/gpt-4o-mini",
         "researcher",
     )
-    assert (agent.skills, agent.tools, agent.temperature, agent.max_tokens) == (("search",), (), 0.7, 4096)
+    assert (agent.skills, agent.tools, agent.temperature, agent.max_tokens) == (
+        ("search",),
+        (),
+        0.7,
+        4096,
+    )
     box = config.toolbox
     for name in ("shell_command", "web_scrape", "browser_action", "other"):
         box.tool(name=name)(lambda: None)
@@ -202,7 +213,9 @@ retry: {max_attempts: 0}
         ("budget.mode", 8), ("retry.max_attempts", 9),
     ]  # fmt: skip
     assert "did you mean search?" in str(caught.value)
-    with pytest.raises(rb.ConfigError, match="name: wanted a name that is not empty, it is missing"):
+    with pytest.raises(
+        rb.ConfigError, match="name: wanted a name that is not empty, it is missing"
+    ):
         load("model: a/b\n")
 
 
@@ -252,7 +265,9 @@ def test_settings_of_the_daemon_come_from_its_own_variables():
     assert "gasoline" not in rb.load({"preset": "recursor"}, env=variables).tables
     by_variable = rb.load(env={**variables, "RESILIENT_BRIDGE_PRESET": "gasoline"})
     assert by_variable.tables["gasoline"].port == 7891
-    over_file = rb.load({"preset": "gasoline", "gasoline": {"port": 1, "persist": True}}, env=variables)
+    over_file = rb.load(
+        {"preset": "gasoline", "gasoline": {"port": 1, "persist": True}}, env=variables
+    )
     assert (over_file.tables["gasoline"].port, over_file.tables["gasoline"].persist) == (7891, True)
     with pytest.raises(rb.ConfigError, match=r"gasoline\.port: wanted a port from 1 to 65535"):
         rb.load({"preset": "gasoline"}, env={"GASOLINE_PORT": "99999"})

@@ -54,7 +54,9 @@ def backoffs(draw, deep: int = 2):
     base = draw(seconds)
     if shape == "steps":
         then = draw(st.none() | backoffs(deep - 1)) if deep else None
-        return rb.Backoff.steps(*draw(st.lists(seconds, min_size=1, max_size=4)), then=then, jitter=jitter)
+        return rb.Backoff.steps(
+            *draw(st.lists(seconds, min_size=1, max_size=4)), then=then, jitter=jitter
+        )
     if shape == "constant":
         return rb.Backoff.constant(base, jitter=jitter)
     cap, factor = draw(seconds.filter(bool)), draw(st.floats(1, 9) | st.integers(1, 9))
@@ -69,7 +71,9 @@ def _plain(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
         ("Dialect", "pings"): st.just(False),
         ("Positions", "proof"): st.sampled_from([None, "session"]),
         ("End", "close"): st.none() | st.integers(1000, 4999) | st.just((4000, 4009)),
-        ("Sidecar", "headers"): st.dictionaries(words, st.sampled_from(["env:TOKEN", "b c"]), max_size=2),
+        ("Sidecar", "headers"): st.dictionaries(
+            words, st.sampled_from(["env:TOKEN", "b c"]), max_size=2
+        ),
         ("Sidecar", "env"): st.dictionaries(words, words, max_size=2),
         ("Sidecar", "check"): st.dictionaries(names, names, max_size=2),
         ("Sidecar", "concurrency"): st.dictionaries(names, count, max_size=2),
@@ -79,7 +83,9 @@ def _plain(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
 
 def _numbers(owner: type, name: str) -> st.SearchStrategy:
     least = {"factor": 1.0, "ratio": 0.0, "floor": 0.0}.get(name, 0.01)
-    return st.floats(max(least, 0.01) if name == "floor" else least, 1.0 if name == "rate" else 50.0)
+    return st.floats(
+        max(least, 0.01) if name == "floor" else least, 1.0 if name == "rate" else 50.0
+    )
 
 
 def of_field(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
@@ -89,7 +95,11 @@ def of_field(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
         return _plain(owner, field)
     if form.kind == "value":
         inner = (
-            policies() if form.of is rb.Policy else backoffs() if form.of is rb.Backoff else values(form.of)
+            policies()
+            if form.of is rb.Policy
+            else backoffs()
+            if form.of is rb.Backoff
+            else values(form.of)
         )
     elif form.kind == "values":
         inner = st.lists(values(form.of), max_size=2).map(tuple)

@@ -10,7 +10,9 @@ import attrs
 import resilient_bridge as rb
 
 
-def others(seed: int, behaviour: dict[str, Any], policy: rb.bridge.BridgePolicy) -> rb.bridge.BridgePolicy:
+def others(
+    seed: int, behaviour: dict[str, Any], policy: rb.bridge.BridgePolicy
+) -> rb.bridge.BridgePolicy:
     """Habits of bridges that others wrote, drawn apart, so that the runs before there were any stay what they were."""
     rng = random.Random(f"{seed}/others")
     if rng.random() < 0.12 and behaviour["timestamps"] != "none":
@@ -33,7 +35,9 @@ def others(seed: int, behaviour: dict[str, Any], policy: rb.bridge.BridgePolicy)
     return policy.evolve(dialect=dialect)
 
 
-def excused(behaviour: dict[str, Any], policy: rb.bridge.BridgePolicy, verdicts: dict[str, int]) -> set[str]:
+def excused(
+    behaviour: dict[str, Any], policy: rb.bridge.BridgePolicy, verdicts: dict[str, int]
+) -> set[str]:
     """The reasons for which a re-join need not be RECOVERED on such a bridge, whatever it holds."""
     reasons: set[str] = set()
     is_odd = behaviour.get("replay_order", "live") != "live" or behaviour.get("foreign_entries")

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from tests.internals.telemetry import Event
     from tests.internals.testing import SimulatedLoop
 
-CONVERGE: Final = 60.0  # virtual seconds after the last fault in which everything must have come to rest
+CONVERGE: Final = (
+    60.0  # virtual seconds after the last fault in which everything must have come to rest
+)
 CONNECTS_PER_MINUTE: Final = 7
 
 
@@ -106,10 +108,14 @@ def plan(seed: int) -> Plan:
     if long_outage:
         behaviour |= {"grace": 3_600.0, "acks": "none", "pong_twice": False}
     until = rng.choice([20.0, 40.0, 60.0]) + (360.0 if long_outage else 0.0)
-    faults = Faults(seed=seed, rate=0.01 if long_outage else rng.choice([0.05, 0.1, 0.2]), until=until)
+    faults = Faults(
+        seed=seed, rate=0.01 if long_outage else rng.choice([0.05, 0.1, 0.2]), until=until
+    )
     policy = rng.choice([rb.presets.default, rb.presets.openviber])
     # Garbage on the way up makes the bridge end the link with 1002, which is final by default, and rightly so.
-    policy = policy.evolve(reconnect=attrs.evolve(policy.reconnect, rules={1002: rb.Rule(), 1007: rb.Rule()}))
+    policy = policy.evolve(
+        reconnect=attrs.evolve(policy.reconnect, rules={1002: rb.Rule(), 1007: rb.Rule()})
+    )
     if rng.random() < 0.2:
         policy = policy.evolve(
             inbox=rb.bridge.Inbox(max_messages=5, overflow=rng.choice(["pause", "resync"]))
@@ -180,7 +186,9 @@ class Scenario:
     # ---- the client's life ------------------------------------------------------------------------------------
 
     async def _start(self, server: BridgeServer) -> None:
-        client = rb.BridgeClient(server.url, policy=self.plan.policy, store=self.store, on_gap=self._on_gap)
+        client = rb.BridgeClient(
+            server.url, policy=self.plan.policy, store=self.store, on_gap=self._on_gap
+        )
         self.client = client
         await client.__aenter__()
         self.consumer = asyncio.create_task(self._consume(client))

@@ -48,7 +48,8 @@ def exclusive_watermark() -> Any:
     def cut(answer: Any, watermark: Watermark) -> Cut:
         last = watermark._stamp or ""
         at = next(
-            (i for i, item in enumerate(answer) if (item.message.raw_timestamp or "") > last), len(answer)
+            (i for i, item in enumerate(answer) if (item.message.raw_timestamp or "") > last),
+            len(answer),
         )
         return Cut("anchor", at, at)
 
@@ -109,7 +110,11 @@ def client_clock_watermark() -> Any:
     def since(self: Watermark, overlap: float, server_time: Any) -> str | None:
         del overlap, server_time
         wall = seen.get(id(self))
-        return None if wall is None else datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return (
+            None
+            if wall is None
+            else datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        )
 
     return _patched(
         (Watermark, "accept", noting),
@@ -144,7 +149,11 @@ def late_answer_merged() -> Any:
             return
         for item in read_replay(body, self._is_content, self._counts, now)[0]:
             message = item.message
-            fields = {"id": message.id, "timestamp": message.raw_timestamp, "payload": message.payload}
+            fields = {
+                "id": message.id,
+                "timestamp": message.raw_timestamp,
+                "payload": message.payload,
+            }
             self._in.live(message.type, fields, item.text, now)
 
     return _patched((Joining, "on_replay", merging))
@@ -157,7 +166,9 @@ def always_unknown() -> Any:
     def shrugging(self: Rejoin) -> Outcome:
         outcome = resolve(self)
         return (
-            outcome if outcome.verdict is None else outcome._replace(verdict=Verdict.UNKNOWN, reason="empty")
+            outcome
+            if outcome.verdict is None
+            else outcome._replace(verdict=Verdict.UNKNOWN, reason="empty")
         )
 
     return _patched((Rejoin, "resolve", shrugging))

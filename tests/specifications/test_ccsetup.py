@@ -24,7 +24,10 @@ CLASSIFICATION = """\
 | **Corruption** | Invalid JSON in state file, orphan workflow state | Rollback to last known good state | 1 |
 | **Partial** | Some files written, commit incomplete | Resume from checkpoint | 1 |
 """
-ROWS = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in CLASSIFICATION.splitlines()]
+ROWS = [
+    [cell.strip(" *") for cell in line.strip("|").split("|")]
+    for line in CLASSIFICATION.splitlines()
+]
 
 
 class Flow:
@@ -58,7 +61,9 @@ class Flow:
     ("kind", "text", "most"),
     [(kind, text, int(most)) for kind, texts, _, most in ROWS for text in texts.split(", ")],
 )
-async def test_each_example_has_its_strategy_and_its_number_of_retries(kind, text, most, tmp_path_factory):
+async def test_each_example_has_its_strategy_and_its_number_of_retries(
+    kind, text, most, tmp_path_factory
+):
     """A phase that keeps failing so runs once and `Max Retries` times more; then the workflow halts and says why."""
     flow = Flow(tmp_path_factory.mktemp("flow"), *[text] * 9)
     report, slept = await flow.run()
@@ -87,17 +92,32 @@ async def test_a_permanent_failure_is_reported_or_skipped(text, required, tmp_pa
         assert error.keys() >= {"tool", "arguments", "trace", "phase"}
         assert (error["phase"], text in error["failure"]["message"]) == ("implement", True)
         assert error["trace"][-1].endswith("in implement")
-        for heading in ("what failed", "why", "suggested fixes", "alternatives", "resume", "skip", "abort"):
+        for heading in (
+            "what failed",
+            "why",
+            "suggested fixes",
+            "alternatives",
+            "resume",
+            "skip",
+            "abort",
+        ):
             assert heading in report.explain()
     else:
-        assert (report.status, [one.phase for one in report.skipped]) == ("completed", ["implement"])
+        assert (report.status, [one.phase for one in report.skipped]) == (
+            "completed",
+            ["implement"],
+        )
         assert any(text in warning for warning in report.warnings)
 
 
 @pytest.mark.requirement("C10")
 @each_row(
     "text",
-    [text for line in ACTIVATION.splitlines() for text in line.strip("| ").split(" | ")[1].split(", ")],
+    [
+        text
+        for line in ACTIVATION.splitlines()
+        for text in line.strip("| ").split(" | ")[1].split(", ")
+    ],
 )
 async def test_each_condition_makes_it_act_by_itself(text, tmp_path_factory):
     """Once, and the phase runs again without anybody's word: after 2 s for the network, at once for the state."""
@@ -112,7 +132,12 @@ async def test_its_backup_is_looked_for_and_restored(tmp_path):
     """`.claude/workflow-state.json.bak` beside a file with "Unexpected token": restored with its time, and both are sound again."""
     flow = Flow(tmp_path)
     flow.path.write_text("{ Unexpected token")
-    printed = {**EXAMPLE, "phases_completed": ["analyze"], "current_phase": "implement", "checkpoints": []}
+    printed = {
+        **EXAMPLE,
+        "phases_completed": ["analyze"],
+        "current_phase": "implement",
+        "checkpoints": [],
+    }
     flow.backup.write_text(json.dumps(printed))
     report, _ = await flow.run()
     assert (report.status, flow.ran) == ("completed", ["implement"])
@@ -139,7 +164,12 @@ async def test_the_original_changes_only_after_the_backup(tmp_path):
     """ "Copy current state to .claude/workflow-state.json.bak" first; where that fails, nothing runs and the original is as it was."""
     flow = Flow(tmp_path)
     printed = json.dumps(
-        {**EXAMPLE, "phases_completed": ["analyze"], "current_phase": "implement", "checkpoints": []}
+        {
+            **EXAMPLE,
+            "phases_completed": ["analyze"],
+            "current_phase": "implement",
+            "checkpoints": [],
+        }
     )
     flow.path.write_text(printed)
     flow.backup.mkdir()
@@ -147,7 +177,9 @@ async def test_the_original_changes_only_after_the_backup(tmp_path):
         await flow.run()
     assert (flow.path.read_text(), flow.ran) == (printed, [])
     flow.backup.rmdir()
-    with rb.listen(lambda event: seen.append(flow.backup.read_text()) if flow.backup.exists() else None):
+    with rb.listen(
+        lambda event: seen.append(flow.backup.read_text()) if flow.backup.exists() else None
+    ):
         seen: list[str] = []
         await flow.run()
     assert seen[0] == printed
@@ -157,7 +189,12 @@ async def test_the_original_changes_only_after_the_backup(tmp_path):
 WRAPPER = [
     ("If transient → retry with backoff", "Network timeout", True, ("completed", 2)),
     ("If permanent + optional → skip with warning", "permission denied", False, ("completed", 1)),
-    ("If permanent + required → save state, report to user", "permission denied", True, ("halted", 1)),
+    (
+        "If permanent + required → save state, report to user",
+        "permission denied",
+        True,
+        ("halted", 1),
+    ),
     ("If corruption → attempt restore from backup", "Invalid JSON", True, ("completed", 2)),
 ]
 

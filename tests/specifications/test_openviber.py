@@ -102,7 +102,8 @@ async def test_the_printed_hierarchy_is_gone_down_step_by_step(tmp_path):
 
     with rb.testing.record() as seen:
         assert (
-            await ladder.call({"browser": failing, "web_scrape": failing, "text": lambda: "text"}) == "text"
+            await ladder.call({"browser": failing, "web_scrape": failing, "text": lambda: "text"})
+            == "text"
         )
     assert steps(seen) == [(modes[0], modes[1]), (modes[1], modes[2])]
 

@@ -44,9 +44,17 @@ def test_each_example_of_a_category_is_one_typed_record(line):
 def test_the_tool_error_of_the_specification_is_read():
     """Exit code, both streams, the tool and its call, and the server's word on repeats."""
     failure = classify(json.loads(TOOL_ERROR))
-    assert (failure.code, failure.message) == ("TOOL_EXECUTION_FAILED", "Command exited with code 1")
+    assert (failure.code, failure.message) == (
+        "TOOL_EXECUTION_FAILED",
+        "Command exited with code 1",
+    )
     assert failure.retryable  # the server's mark, though the table says "File not found: No"
-    wanted = {"exit_code": 1, "stderr": "error: file not found", "stdout": "", "execution_time_ms": 150}
+    wanted = {
+        "exit_code": 1,
+        "stderr": "error: file not found",
+        "stdout": "",
+        "execution_time_ms": 150,
+    }
     wanted |= {"tool": "bash", "tool_call_id": "tool-abc123", "max_retries": 3}
     assert {name: failure.details.get(name) for name in wanted} == wanted
 
@@ -65,7 +73,10 @@ async def test_what_is_sent_for_a_failed_command_is_that_tool_error():
     assert sent["payload"].keys() == printed["payload"].keys()
     assert sent["payload"]["details"].keys() == printed["payload"]["details"].keys()
     details = {**sent["payload"]["details"], "stderr": sent["payload"]["details"]["stderr"].strip()}
-    assert details == {**printed["payload"]["details"], "execution_time_ms": details["execution_time_ms"]}
+    assert details == {
+        **printed["payload"]["details"],
+        "execution_time_ms": details["execution_time_ms"],
+    }
     assert (sent["payload"]["retryable"], sent["payload"]["max_retries"]) == (False, 0)
 
 

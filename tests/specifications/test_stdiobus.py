@@ -36,7 +36,12 @@ GOOGLE = """\
 | Error with status `INTERNAL` | UPSTREAM | Yes |
 | Unknown error | UPSTREAM | No |
 """
-STATUSES = {"UNAUTHENTICATED": 401, "RESOURCE_EXHAUSTED": 429, "INVALID_ARGUMENT": 400, "INTERNAL": 500}
+STATUSES = {
+    "UNAUTHENTICATED": 401,
+    "RESOURCE_EXHAUSTED": 429,
+    "INVALID_ARGUMENT": 400,
+    "INTERNAL": 500,
+}
 UNKNOWN = {"openai": openai.OpenAIError, "anthropic": anthropic.AnthropicError}
 EDGES = {"openai": of_openai, "anthropic": of_anthropic}
 BROKEN = httpx2.ConnectError("Connection error")
@@ -59,7 +64,9 @@ def _error_of_google(cell: str) -> Exception:
     word = re.search(r"`(\w+)`", cell)
     if word is not None:
         status = STATUSES[word[1]]
-        return of_google(answering(status, {"error": {"code": status, "status": word[1], "message": "m"}}))
+        return of_google(
+            answering(status, {"error": {"code": status, "status": word[1], "message": "m"}})
+        )
     if cell == "Unknown error":
         return google.APIError(418, {"error": {"code": 418, "status": "ODD", "message": "m"}})
     return of_google(raising(SLOW if "Timeout" in cell else BROKEN))
@@ -112,7 +119,9 @@ for line in sys.stdin:
 @pytest.mark.requirement("S11")
 async def test_bridge_health_checks_readiness_after_a_failure():
     """The bridge dies of `sessions_prompt`, which is not repeated; `bridge_health` waits for the next one and says ready."""
-    policy = rb.presets.stdiobus.evolve(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.01)))
+    policy = rb.presets.stdiobus.evolve(
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.01))
+    )
     link = rb.reconnecting(rb.links.stdio(sys.executable, "-c", BRIDGE), policy)
     async with link as peer:
         with pytest.raises(rb.OutcomeUnknownError):

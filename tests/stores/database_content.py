@@ -123,24 +123,43 @@ def read(store):
     """Everything that an open store says."""
     position = store.session(store.last_session() or SESSION)
     entries = {
-        one.seq: (one.id, one.key, one.type, one.frame, one.state, one.written_at and one.written_at.wall)
+        one.seq: (
+            one.id,
+            one.key,
+            one.type,
+            one.frame,
+            one.state,
+            one.written_at and one.written_at.wall,
+        )
         for one in store.entries()
     }
     outcomes = {
-        one.seq: (one.id, one.key, one.state, one.confirmation, one.reason) for one in store.outcomes()
+        one.seq: (one.id, one.key, one.state, one.confirmation, one.reason)
+        for one in store.outcomes()
     }
     tail = tuple((mark.key, mark.text, mark.stamp) for mark in position.tail)
     answers = frozenset(n for n in range(1, 99) if position.is_used_up(("result", f"a-{n}")))
     flags = (position.asked_to_join, position.joined, position.replaces, position.epoch)
     return Content(
-        entries, outcomes, position.taken, tail, answers, store.last_session(), flags, dict(store.records())
+        entries,
+        outcomes,
+        position.taken,
+        tail,
+        answers,
+        store.last_session(),
+        flags,
+        dict(store.records()),
     )
 
 
 def marks_of(content):
     """The messages of a position with their numbers: the last has the number `taken`."""
     return dict(
-        zip(range(content.taken - len(content.tail) + 1, content.taken + 1), content.tail, strict=True)
+        zip(
+            range(content.taken - len(content.tail) + 1, content.taken + 1),
+            content.tail,
+            strict=True,
+        )
     )
 
 

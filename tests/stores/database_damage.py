@@ -57,17 +57,22 @@ def flipped(files, side, write_out, bit):
     """The files with one bit of one of them turned over."""
     data = bytearray(files[side])
     data[write_out] ^= 1 << bit
-    return Damaged(f"bit {bit} of byte {write_out} of the {side[1:] or 'file'}", {**files, side: bytes(data)})
+    return Damaged(
+        f"bit {bit} of byte {write_out} of the {side[1:] or 'file'}", {**files, side: bytes(data)}
+    )
 
 
 def cut(files, side, size):
     """The files with one of them cut off."""
-    return Damaged(f"the {side[1:] or 'file'} cut to {size} bytes", {**files, side: files[side][:size]})
+    return Damaged(
+        f"the {side[1:] or 'file'} cut to {size} bytes", {**files, side: files[side][:size]}
+    )
 
 
 def files_of(path):
     return {
-        side: Path(f"{path}{side}").read_bytes() if Path(f"{path}{side}").exists() else None for side in SIDES
+        side: Path(f"{path}{side}").read_bytes() if Path(f"{path}{side}").exists() else None
+        for side in SIDES
     }
 
 
@@ -127,7 +132,11 @@ def wrong_rows(content, *, is_late=True):
         for n, mark in marks_of(content).items()
         if mark != (key_of(n), text_of(n), stamp_of(n))
     ]
-    wrong += [f"record {name}" for name, text in content.records.items() if text not in RECORDS.get(name, ())]
+    wrong += [
+        f"record {name}"
+        for name, text in content.records.items()
+        if text not in RECORDS.get(name, ())
+    ]
     if not content.answers <= set(range(1, ANSWERS + 1)):
         wrong.append(f"answers {sorted(content.answers)}")
     return wrong

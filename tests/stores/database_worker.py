@@ -71,7 +71,9 @@ async def life(store, first=1, last=SENDS):
             await asyncio.sleep(0)
         n = position.accepted + 1
         position.accept(key_of(n), text_of(n), stamp_of(n), time.monotonic())
-        with suppress(StoreError):  # a client would hand nothing out; what the file says is the same
+        with suppress(
+            StoreError
+        ):  # a client would hand nothing out; what the file says is the same
             await done(store.touch(1))
         position.hand()
         position.take()

@@ -30,7 +30,9 @@ class Disk:
     def __init__(self, folder):
         self.folder = folder
         self._ballast = folder / "ballast"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", folder], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", folder], check=True
+        )
 
     def fill(self):
         """Not one more page."""
@@ -164,18 +166,27 @@ async def _while_away(disk, bridge, proxy, watch):
     answer = await watch.client.request("git_status_request", {}, timeout=10)
     await asyncio.sleep(1.5)
     state = str(watch.client.state)
-    say(fact="waits", states=[receipt.state for receipt in receipts], state=state, answer=answer.type)
+    say(
+        fact="waits",
+        states=[receipt.state for receipt in receipts],
+        state=state,
+        answer=answer.type,
+    )
     say(fact="held", received=_notes(bridge))
     disk.free()
     confirmed = [await receipt.confirmed(10) for receipt in receipts]
     await until(lambda: len(watch.messages) == 6, 10)
-    say(fact="proceeds", confirmed=confirmed, received=_notes(bridge), state=str(watch.client.state))
+    say(
+        fact="proceeds", confirmed=confirmed, received=_notes(bridge), state=str(watch.client.state)
+    )
     say(fact="told", failed=_events(watch, "failed"), recovered=_events(watch, "working"))
 
 
 if __name__ == "__main__":
     name, where, result, durable = sys.argv[1:]
-    sqlite_file.PAGE = 4_096  # a block of this file system: when that is full, not one page finds room
+    sqlite_file.PAGE = (
+        4_096  # a block of this file system: when that is full, not one page finds room
+    )
     if name == "store":
         sqlite_commits._LOOK_EVERY = 8
     scenario = {"store": store, "read_only": read_only, "client": client}[name]

@@ -18,7 +18,10 @@ def with_lanes(rows):
     """Each send gets a lane, by its type; each lane is noted."""
     lanes = sorted({row[3] for row in rows["outbox"]})
     notes = list(enumerate(lanes, 1))
-    return rows | {"outbox": [(*row, f"lane of {row[3]}") for row in rows["outbox"]], "notes": notes}
+    return rows | {
+        "outbox": [(*row, f"lane of {row[3]}") for row in rows["outbox"]],
+        "notes": notes,
+    }
 
 
 def without_lanes(rows):

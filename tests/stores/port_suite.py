@@ -33,7 +33,9 @@ async def done(durable):
 
 def send(seq, *, ttl=None, at=None, coalesce=None, frame=None):
     """A send as a client makes it."""
-    entry = Entry(seq, f"id-{seq}", f"key-{seq}", "note", frame or f'{{"n":{seq}}}', coalesce=coalesce)
+    entry = Entry(
+        seq, f"id-{seq}", f"key-{seq}", "note", frame or f'{{"n":{seq}}}', coalesce=coalesce
+    )
     if ttl is not None:
         entry.expires = Now(at.mono + ttl, at.wall + ttl)
     return entry
@@ -44,7 +46,9 @@ def read(watermark, first, last, *, taken=True, at=None, kind="tool_call"):
     mono = asyncio.get_running_loop().time() if at is None else at
     for n in range(first, last + 1):
         key = None if kind.startswith("stream_") else (kind, f"m{n}")
-        watermark.accept(key, f'{{"n":{n}}}', f"2026-03-20T10:{n // 60 % 60:02d}:{n % 60:02d}Z", mono)
+        watermark.accept(
+            key, f'{{"n":{n}}}', f"2026-03-20T10:{n // 60 % 60:02d}:{n % 60:02d}Z", mono
+        )
         watermark.hand()
         if taken:
             watermark.take()
@@ -89,7 +93,9 @@ class SQLiteBackend(Backend):
 
     def store(self, **options):
         """One more object on the file."""
-        return SQLiteStore(self._folder / self._name / "outbox.db", durability=self.durability, **options)
+        return SQLiteStore(
+            self._folder / self._name / "outbox.db", durability=self.durability, **options
+        )
 
     async def crashed(self):
         """A copy of what a `kill -9` at this moment would leave."""

@@ -50,7 +50,8 @@ class Program:
             ratio=settings.get("ratio", 0), floor=settings.get("floor", 10), key=settings["key"]
         )
         repeats = rb.Policy(
-            rb.Retry(attempts=2, on=Down, backoff=rb.Backoff.constant(0), budget=budget), state=state
+            rb.Retry(attempts=2, on=Down, backoff=rb.Backoff.constant(0), budget=budget),
+            state=state,
         )
         self.circuit = rb.calls.circuit(policy)
         may = policy(idempotent=True)  # what it does is counted, and is harmless twice
@@ -162,7 +163,10 @@ class Worker:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -21,7 +21,15 @@ from tests.internals.files import (
     set_aside,
     write_all,
 )
-from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, files_in, insert, open_files
+from tests.stores.faulty_disk import (
+    CODES,
+    CrashError,
+    FaultyDisk,
+    failing,
+    files_in,
+    insert,
+    open_files,
+)
 
 
 OLD, NEW = b"old" * 100, b"new" * 200
@@ -109,7 +117,9 @@ def test_any_step_may_fail(path, monkeypatch, at, code):
     if at == len(STEPS):  # the directory is synchronised already, and closing it can do no harm
         replace_atomically(path, NEW)
     else:
-        with pytest.raises(StoreError, match=r"state\.json could not be (written|synchronised): ") as caught:
+        with pytest.raises(
+            StoreError, match=r"state\.json could not be (written|synchronised): "
+        ) as caught:
             replace_atomically(path, NEW)
         failure = caught.value.failure
         assert failure.code == "SYS_STORE_UNAVAILABLE"
@@ -154,7 +164,11 @@ def test_a_crash_leaves_the_old_or_the_new(path, monkeypatch, at):
 def test_what_a_killed_process_leaves_is_removed_an_hour_later(path):
     """Its own temporary files only, and not those of a save that may still run."""
     old, fresh = f".{path.name}.{'0' * 16}.tmp", f".{path.name}.{'1' * 16}.tmp"
-    others = [f".{path.name}.tmp", f".other.{'0' * 16}.tmp", f"{path.name}.damaged-20260320T143200Z"]
+    others = [
+        f".{path.name}.tmp",
+        f".other.{'0' * 16}.tmp",
+        f"{path.name}.damaged-20260320T143200Z",
+    ]
     for name in (old, fresh, *others):
         path.with_name(name).write_text("")
         hour_ago = time.time() - (3500 if name == fresh else 3700)
@@ -230,7 +244,9 @@ def test_a_copy_leaves_the_file(path, noon):
     assert aside.read_bytes() == path.read_bytes() == OLD
 
 
-@pytest.mark.parametrize("keep", [set_aside, lambda path: keep_copy(path, OLD)], ids=["rename", "copy"])
+@pytest.mark.parametrize(
+    "keep", [set_aside, lambda path: keep_copy(path, OLD)], ids=["rename", "copy"]
+)
 @pytest.mark.parametrize("at", range(1, 9))
 def test_saving_may_fail_at_any_step(path, monkeypatch, keep, at):
     """Threat 36: typed, and the file is there, under its name or, if MAYBE, the other; what was begun is gone."""
@@ -239,7 +255,8 @@ def test_saving_may_fail_at_any_step(path, monkeypatch, keep, at):
         keep(path)
     except StoreError as error:
         assert re.search(
-            r"state\.json could not be (set aside|synchronised as state\.json\.damaged-.*): input", str(error)
+            r"state\.json could not be (set aside|synchronised as state\.json\.damaged-.*): input",
+            str(error),
         )
         if error.failure.executed is Executed.NO:
             assert path.read_bytes() == OLD

@@ -127,7 +127,10 @@ async def test_a_client_goes_on_with_the_database(files):
         return run()
 
     sent = await asyncio.to_thread(rb.testing.simulate, life)
-    assert sent[:1] == [3] or sent[:2] == [2, 3]  # the send of unknown outcome is decided by its age
+    assert sent[:1] == [3] or sent[:2] == [
+        2,
+        3,
+    ]  # the send of unknown outcome is decided by its age
 
 
 async def test_the_session_records(files):
@@ -176,7 +179,9 @@ async def test_the_state_of_a_workflow(files, end, ran, placed, damaged):
     assert flow.status().completed[:1] == ("collect",)
     if damaged:
         (root / "state.json").write_bytes(bytes(50))
-        if end == "killed":  # the backup is one step older: the value of the phase had not been saved
+        if (
+            end == "killed"
+        ):  # the backup is one step older: the value of the phase had not been saved
             ran = [("buy", None), *ran[1:]]
     with rb.testing.virtual_time():
         report = await (flow.resume() if end == "halted" else flow.run())

@@ -55,7 +55,9 @@ def store(request, room, tmp_path):
             yield running.url
             keys = client.keys("*")
             assert keys
-            assert [key for key in keys if not key.startswith(RedisStore("redis://x")._keys.tag + ":")] == []
+            assert [
+                key for key in keys if not key.startswith(RedisStore("redis://x")._keys.tag + ":")
+            ] == []
     found = {path for path in tmp_path.rglob("*") if not path.is_dir()}
     assert {path for path in found if path.parent != room or path.name not in OURS} == set()
     assert bool(found) == (request.param == "sqlite")
@@ -102,7 +104,9 @@ async def test_a_key_that_is_refused_leaves_nothing_behind(store, key):
     """Empty, or longer than a key may be: a ConfigError that names the field, and nothing is accepted."""
     async with BridgeServer() as bridge, rb.BridgeClient(bridge.url, store=store) as client:
         await client.wait_ready(5)
-        with pytest.raises(rb.ConfigError, match=r"send\.idempotency_key: wanted 1 to 256 characters"):
+        with pytest.raises(
+            rb.ConfigError, match=r"send\.idempotency_key: wanted 1 to 256 characters"
+        ):
             await client.send("note", {"n": 1}, idempotency_key=key)
         assert client.pending() == []
 
@@ -111,14 +115,20 @@ async def test_no_session_has_an_empty_id(store):
     """Neither a record nor a client: a ConfigError, and what is there already stays as it is."""
     async with rb.stores.Sessions(store) as sessions:
         saved = await sessions.create("claude", "/work", session_id="s1")
-        with pytest.raises(rb.ConfigError, match=r"SessionRecord\.id: wanted text that is not empty"):
+        with pytest.raises(
+            rb.ConfigError, match=r"SessionRecord\.id: wanted text that is not empty"
+        ):
             await sessions.create("claude", "/work", session_id="")
         assert await sessions.list() == [saved]
-    with pytest.raises(rb.ConfigError, match=r"BridgeClient\.session_id: wanted a non-empty string"):
+    with pytest.raises(
+        rb.ConfigError, match=r"BridgeClient\.session_id: wanted a non-empty string"
+    ):
         rb.BridgeClient("ws://127.0.0.1:1/", store=store, session_id="")
 
 
 def test_an_id_that_no_store_could_write_is_refused():
     """Half a character, which UTF-8 cannot write, is told before anything is opened."""
-    with pytest.raises(rb.ConfigError, match=r"^BridgeClient\.session_id: wanted text that UTF-8 can write"):
+    with pytest.raises(
+        rb.ConfigError, match=r"^BridgeClient\.session_id: wanted text that UTF-8 can write"
+    ):
         rb.BridgeClient("ws://127.0.0.1:9/", session_id="a\ud800")

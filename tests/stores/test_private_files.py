@@ -12,7 +12,13 @@ from types import SimpleNamespace
 import pytest
 
 from resilient_bridge.errors import ConfigError, StoreError
-from tests.internals.files import open_private, path_of, prepare_directory, private_files, read_private
+from tests.internals.files import (
+    open_private,
+    path_of,
+    prepare_directory,
+    private_files,
+    read_private,
+)
 from tests.peers.processes import open_files
 from tests.stores.faulty_disk import FaultyDisk, failing, insert
 
@@ -43,7 +49,11 @@ def as_somebody_else(monkeypatch, user=12345):
 def test_a_path_stays_where_it_was_when_the_directory_changes(tmp_path, monkeypatch):
     """A relative path is made absolute at once, and may be text or a Path."""
     monkeypatch.chdir(tmp_path)
-    assert path_of("state.json", "f") == path_of(tmp_path / "state.json", "f") == tmp_path / "state.json"
+    assert (
+        path_of("state.json", "f")
+        == path_of(tmp_path / "state.json", "f")
+        == tmp_path / "state.json"
+    )
 
 
 @pytest.mark.requirement("V14")
@@ -57,7 +67,9 @@ def test_a_path_below_the_home_directory(tmp_path, monkeypatch):
         assert path_of(name, "path") == tmp_path / name
 
 
-@pytest.mark.parametrize("path", ["", ".", "..", "a/..", "/", "a\0b", "x" * 201, 5, None, b"x", "\ud800"])
+@pytest.mark.parametrize(
+    "path", ["", ".", "..", "a/..", "/", "a\0b", "x" * 201, 5, None, b"x", "\ud800"]
+)
 def test_what_is_no_path_to_a_file_is_refused(path):
     """Empty, a directory by its name, NUL, too long for the names made from it, and what is no path."""
     with pytest.raises(ConfigError, match=r"StateFile\.path: wanted a path to a file"):
@@ -79,7 +91,9 @@ def test_a_directory_that_is_not_there_is_made_private(tmp_path):
     path = tmp_path / "a" / "b" / "c" / "state.json"
     for _ in range(2):
         prepare_directory(path)
-    assert [mode_of(made) for made in (tmp_path / "a", tmp_path / "a/b", tmp_path / "a/b/c")] == [0o700] * 3
+    assert [mode_of(made) for made in (tmp_path / "a", tmp_path / "a/b", tmp_path / "a/b/c")] == [
+        0o700
+    ] * 3
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o755, 0o750, 0o1777, 0o1775])
@@ -96,13 +110,17 @@ def test_a_directory_that_others_may_write_to_is_refused(directory, monkeypatch,
     """Threat 38: they could put another file in the place of ours; the error says which mode was found."""
     monkeypatch.setattr(private_files, "_is_ours_alone", lambda group: False)
     directory.chmod(mode)
-    with pytest.raises(ConfigError, match=rf"f: wanted .* nobody else may write to, got '.*mode {mode:04o}'"):
+    with pytest.raises(
+        ConfigError, match=rf"f: wanted .* nobody else may write to, got '.*mode {mode:04o}'"
+    ):
         prepare_directory(directory / "x", "f")
 
 
 def test_a_group_of_one_is_the_user_alone(directory, monkeypatch):
     """With umask 002 and private groups every directory is 0775, and harmless."""
-    monkeypatch.setattr(private_files, "_is_ours_alone", lambda group: group == directory.stat().st_gid)
+    monkeypatch.setattr(
+        private_files, "_is_ours_alone", lambda group: group == directory.stat().st_gid
+    )
     directory.chmod(0o775)
     prepare_directory(directory / "x")
     directory.chmod(0o777)
@@ -114,7 +132,9 @@ def test_a_group_of_one_is_the_user_alone(directory, monkeypatch):
     ("name", "members", "primary", "alone"),
     [("me", [], 7, True), ("me", ["me"], 7, True), ("me", ["you"], 7, False), ("all", [], 7, False), ("me", [], 8, False)],
 )  # fmt: skip
-def test_a_private_group_has_our_name_and_no_other_member(monkeypatch, name, members, primary, alone):
+def test_a_private_group_has_our_name_and_no_other_member(
+    monkeypatch, name, members, primary, alone
+):
     """Our primary group, named as we are, with nobody else in it."""
     import grp
     import pwd
@@ -142,7 +162,8 @@ def test_a_directory_of_somebody_else_is_refused(directory, monkeypatch, owner):
         prepare_directory(directory / "x")
         return
     with pytest.raises(
-        ConfigError, match=r"f: wanted a path in a directory of ours or of root, got '.*of user 999'"
+        ConfigError,
+        match=r"f: wanted a path in a directory of ours or of root, got '.*of user 999'",
     ):
         prepare_directory(directory / "x", "f")
 
@@ -251,7 +272,9 @@ def _socket(path, target):
         sock.bind(os.path.relpath(path))
 
 
-@pytest.mark.parametrize("flags", [os.O_RDONLY, WRITE, WRITE | os.O_TRUNC, os.O_WRONLY | os.O_APPEND])
+@pytest.mark.parametrize(
+    "flags", [os.O_RDONLY, WRITE, WRITE | os.O_TRUNC, os.O_WRONLY | os.O_APPEND]
+)
 @pytest.mark.parametrize("make", [_link, _dangling, _second_name, _directory, _pipe, _socket])
 @pytest.mark.timeout(10)
 def test_what_is_no_plain_file_is_refused_and_not_touched(directory, make, flags):
@@ -319,9 +342,12 @@ def test_a_missing_file_is_the_callers_business(directory):
 
 
 @pytest.mark.parametrize(
-    ("kind", "verb"), [("open", "opened"), ("fstat", "opened"), ("fchmod", "opened"), ("read", "read")]
+    ("kind", "verb"),
+    [("open", "opened"), ("fstat", "opened"), ("fchmod", "opened"), ("read", "read")],
 )
-def test_what_the_system_refuses_is_typed_and_leaves_nothing_open(directory, monkeypatch, kind, verb):
+def test_what_the_system_refuses_is_typed_and_leaves_nothing_open(
+    directory, monkeypatch, kind, verb
+):
     """StoreError with the path, the cause, and no descriptor left behind."""
     path = directory / "x"
     path.write_text("kept")
@@ -342,7 +368,9 @@ def test_a_large_file_is_read_whole(directory):
     assert read_private(path) == path.read_bytes()
 
 
-def test_a_path_below_a_folder_that_may_not_be_searched_is_a_store_that_cannot_be_had(directory, monkeypatch):
+def test_a_path_below_a_folder_that_may_not_be_searched_is_a_store_that_cannot_be_had(
+    directory, monkeypatch
+):
     """To ask what is there would be refused as well: that is no error of its own."""
 
     def refuse(*_, **__):

@@ -24,9 +24,7 @@ from tests.stores.redis_worker import Down, Worker
 pytestmark = pytest.mark.real
 server = redis_server_fixture(scope="module")
 PATIENT = {"timeout": 2}  # a busy machine is not what these tests are about
-NOTICED = (
-    1.0  # seconds: two looks at a circuit in use are 0.15 s apart; the rest is for other work on the machine
-)
+NOTICED = 1.0  # seconds: two looks at a circuit in use are 0.15 s apart; the rest is for other work on the machine
 FAILED, REJECTED = "SYS_INTERNAL_ERROR", "SYS_CIRCUIT_OPEN"
 
 
@@ -67,7 +65,10 @@ def down() -> None:
 @both
 def test_failures_of_two_processes_open_one_circuit(form, server, state, key):
     """Three there, two here: the fifth in a row opens it for both, for 60 s, and here it is known at once."""
-    with Worker(url=server.url, key=key, open_for=60, options=PATIENT) as other, rb.testing.record() as seen:
+    with (
+        Worker(url=server.url, key=key, open_for=60, options=PATIENT) as other,
+        rb.testing.record() as seen,
+    ):
         ask = policy(state, key, open_for=60)(form.of(down), idempotent=True)
         assert other.ask("fail", 3) == {FAILED: 3}
         until(lambda: row(server, key) == "3")
@@ -357,7 +358,8 @@ def test_a_repeat_that_is_not_made_goes_back(form, state, key):
     for _ in range(3):
         assert form.run(rb.capture, hasty).failure.stopped == "deadline"
     patient = rb.Policy(
-        retry.__class__(attempts=2, on=Down, backoff=rb.Backoff.constant(0), budget=budget), state=state
+        retry.__class__(attempts=2, on=Down, backoff=rb.Backoff.constant(0), budget=budget),
+        state=state,
     )
     assert form.run(rb.capture, patient(form.of(down), idempotent=True)).attempts == 2
     assert form.run(rb.capture, patient(form.of(down), idempotent=True)).failure.stopped == "budget"

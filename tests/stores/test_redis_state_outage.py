@@ -84,7 +84,11 @@ def test_killed_in_mid_use_the_process_goes_on_alone(form, server, state, seen, 
     server.kill()
     until(lambda: of_store(seen) == ["failed"])
     ends = [code(form.run(rb.capture, fails)) for _ in range(3)]
-    assert ends == ["CONN_RESET", "CONN_RESET", "SYS_CIRCUIT_OPEN"]  # it has not forgotten the first one
+    assert ends == [
+        "CONN_RESET",
+        "CONN_RESET",
+        "SYS_CIRCUIT_OPEN",
+    ]  # it has not forgotten the first one
     time.sleep(0.7)  # some trials
     assert of_store(seen) == ["failed"]
     (failed,) = [event for event in seen if isinstance(event, rb.events.StoreChanged)]
@@ -278,7 +282,9 @@ def test_it_is_tried_again_ever_less_often(server, key):
         server.kill()
         until(lambda: len(connects) == 4)
         waits = [later - earlier for earlier, later in pairwise(connects)]
-        assert [wait >= least for wait, least in zip(waits, (0.1, 0.2, 0.4), strict=True)] == [True] * 3
+        assert [wait >= least for wait, least in zip(waits, (0.1, 0.2, 0.4), strict=True)] == [
+            True
+        ] * 3
 
 
 # ---- in trouble ----------------------------------------------------------------------------------------------------
@@ -332,7 +338,13 @@ def test_a_wrong_password_is_an_outage_and_never_shown(seen, key, caplog):
             policy = guarded(state, key)
             assert policy.call(lambda: "ok") == "ok"
             until(lambda: of_store(seen))
-            shown = [repr(seen), str(seen[0].failure), repr(state), repr(policy), str(policy.explain())]
+            shown = [
+                repr(seen),
+                str(seen[0].failure),
+                repr(state),
+                repr(policy),
+                str(policy.explain()),
+            ]
     assert of_store(seen) == ["failed"]
     assert "5ecret" not in " ".join([*shown, caplog.text])
 
@@ -377,7 +389,9 @@ def test_a_state_that_no_one_holds_ends_by_itself(server, key):
 
 def test_every_key_ends_by_itself(server, state, key):
     """Circuits and budgets have a time to live, and say whose they are."""
-    policy = rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(0)), rb.Breaker(key=key), state=state)
+    policy = rb.Policy(
+        rb.Retry(attempts=2, backoff=rb.Backoff.constant(0)), rb.Breaker(key=key), state=state
+    )
     rb.capture(policy(reset_by_peer, idempotent=False))
     rb.capture(policy(refused, idempotent=True))
     state.close()

@@ -206,7 +206,10 @@ def test_other_numbers_take_the_window_as_far_as_it_says_the_same(state, key):
 @pytest.mark.parametrize("name", ["a b", "a}b{", "ü\n\x00", "\ud800", "x" * 5_000], ids=ascii)
 def test_a_key_may_hold_any_characters(state, key, name):
     """Braces, spaces, line ends, half characters: each name is a circuit of its own."""
-    one, other = Shared(state, key + name, BREAKERS[0]), Shared(state, key + name + "}", BREAKERS[0])
+    one, other = (
+        Shared(state, key + name, BREAKERS[0]),
+        Shared(state, key + name + "}", BREAKERS[0]),
+    )
     one.end("failed")
     assert one.look()[2] == (1, 3)
     assert other.look()[2] == (0, 3)
@@ -252,6 +255,8 @@ def test_what_is_older_than_ten_seconds_neither_earns_nor_counts(server, state, 
     name = f"{{resilient_bridge:budget:{key}}}:1"
     with server.client() as client:
         now = client.time()[0]
-        client.hset(name, mapping={f"c{now - 30}": 5, f"c{now - 8}": 2, f"s{now - 30}": 9, f"s{now - 9}": 1})
+        client.hset(
+            name, mapping={f"c{now - 30}": 5, f"c{now - 8}": 2, f"s{now - 30}": 9, f"s{now - 9}": 1}
+        )
         assert [_answer(line.ask()), _answer(line.ask())] == [True, False]
         assert sorted(client.hgetall(name).values()) == ["1", "1", "2"]

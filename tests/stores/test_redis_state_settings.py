@@ -51,7 +51,10 @@ def test_the_repr_is_the_constructors_call_without_what_is_secret():
     """No user, no password, no query; what differs from the defaults."""
     assert repr(RedisState(URL)) == "RedisState('redis://127.0.0.1:1/0')"
     state = RedisState(SECRET, prefix="shop", timeout=0.5, retry_after=2)
-    assert repr(state) == "RedisState('redis://127.0.0.1:1/0', prefix='shop', timeout=0.5, retry_after=2)"
+    assert (
+        repr(state)
+        == "RedisState('redis://127.0.0.1:1/0', prefix='shop', timeout=0.5, retry_after=2)"
+    )
     assert repr(RedisState("unix:///run/redis.sock")) == "RedisState('unix:///run/redis.sock')"
     assert repr(RedisState("rediss://[::1]:6380/1")) == "RedisState('rediss://[::1]:6380/1')"
 
@@ -79,7 +82,10 @@ def test_the_repr_is_the_constructors_call_without_what_is_secret():
             lambda: RedisState(URL, prefix="a{b}"),
             "RedisState.prefix: wanted a name that is not empty, without braces, got 'a{b}'",
         ),
-        (lambda: RedisState(URL, timeout=0), "RedisState.timeout: wanted seconds above 0 to 3600, got 0.0"),
+        (
+            lambda: RedisState(URL, timeout=0),
+            "RedisState.timeout: wanted seconds above 0 to 3600, got 0.0",
+        ),
         (
             lambda: RedisState(URL, retry_after=-1),
             "RedisState.retry_after: wanted seconds above 0 to 3600, got -1.0",
@@ -101,7 +107,9 @@ def test_options_that_the_client_does_not_know_are_refused_where_they_are_used_f
 
 def test_what_an_error_says_is_shown_without_secrets():
     """Whatever text comes from the client or the server: as it stands in the url, and decoded."""
-    reports = without_secrets("redis://u:p%40ss@host/0?password=other", "AUTH p%40ss, p@ss and other failed")
+    reports = without_secrets(
+        "redis://u:p%40ss@host/0?password=other", "AUTH p%40ss, p@ss and other failed"
+    )
     assert reports == "AUTH [redacted], [redacted] and [redacted] failed"
 
 
@@ -126,7 +134,9 @@ def test_nothing_is_loaded_or_started_before_it_is_used():
         "print('redis' in sys.modules, threading.active_count())"
     )
     clean = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    done = subprocess.run([sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["False", "True", "1"]
 
 
@@ -134,7 +144,9 @@ def test_nothing_is_loaded_or_started_before_it_is_used():
 
 
 @pytest.mark.parametrize(
-    "state", [URL, RedisState, MemoryStore(), object()], ids=["url", "redis state", "memory store", "object"]
+    "state",
+    [URL, RedisState, MemoryStore(), object()],
+    ids=["url", "redis state", "memory store", "object"],
 )
 def test_what_cannot_share_is_refused(state):
     """A url, a class, a store of messages."""
@@ -219,7 +231,12 @@ def test_call_and_attempts_share_under_the_policys_name():
     [
         (rb.Breaker(), lambda policy: policy.call(print), "Breaker.key", "circuit"),
         (rb.Breaker(), lambda policy: list(policy.attempts()), "Breaker.key", "circuit"),
-        (rb.Retry(), lambda policy: policy(idempotent=True).call(print), "RetryBudget.key", "retry budget"),
+        (
+            rb.Retry(),
+            lambda policy: policy(idempotent=True).call(print),
+            "RetryBudget.key",
+            "retry budget",
+        ),
         (rb.Breaker(), lambda policy: policy(lambda: None), "Breaker.key", "circuit"),
     ],
     ids=["call", "attempts", "budget", "lambda"],

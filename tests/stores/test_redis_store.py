@@ -14,7 +14,16 @@ from resilient_bridge.testing import BridgeServer, Fault, FaultProxy
 from tests.internals.stores import Change
 from tests.internals.telemetry import StoreChanged
 from tests.redis_server import redis_server_fixture
-from tests.stores.port_suite import RedisBackend, accepted, after_a_crash, ids, now, read, refused, send
+from tests.stores.port_suite import (
+    RedisBackend,
+    accepted,
+    after_a_crash,
+    ids,
+    now,
+    read,
+    refused,
+    send,
+)
 from tests.threats.watching import Watch, quick, until
 
 
@@ -127,7 +136,9 @@ async def test_done_and_refused(backend, server):
         proxy.apply(Fault.black_hole("down"))
         waiting = [store.put(send(2)), store.mark(1, now().wall), store.keep_record("r", "new")]
         with server.client() as client:
-            await until(lambda: sorted(client.hkeys(f"{backend.tag}:outbox")) == ["1", "2"], 5)  # it was done
+            await until(
+                lambda: sorted(client.hkeys(f"{backend.tag}:outbox")) == ["1", "2"], 5
+            )  # it was done
         for each in waiting:
             await refused(each)
         proxy.heal()

@@ -90,7 +90,9 @@ async def test_a_row_that_cannot_be_read(backend, client, text):
         assert store.last_seq() == 4
 
 
-@pytest.mark.parametrize("part", ["outbox", "handed", "sessions", "records", "outcomes", "head", "tail:s"])
+@pytest.mark.parametrize(
+    "part", ["outbox", "handed", "sessions", "records", "outcomes", "head", "tail:s"]
+)
 async def test_a_key_of_another_kind(backend, client, part):
     """A key that holds something else is set aside whole, and the rest is used."""
     key = f"{backend.tag}:{part}"
@@ -113,7 +115,9 @@ async def test_marks_that_cannot_be_read(backend, client, damage):
         client.delete(key)
     else:
         client.hset(
-            key, "x" if damage == "bad number" else "2", "nan" if damage == "not a number" else "soon"
+            key,
+            "x" if damage == "bad number" else "2",
+            "nan" if damage == "not a number" else "soon",
         )
     async with _mended(backend) as store:
         entries = _entries(store)
@@ -149,7 +153,9 @@ async def test_another_format(backend, client):
         assert len(event.set_aside.split(", ")) == 7
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", json.dumps({"asked_to_join": True, "taken": "x"})])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", json.dumps({"asked_to_join": True, "taken": "x"})]
+)
 async def test_a_position_that_cannot_be_read(backend, client, text):
     """The session had joined, and that is all that is known: the next join ends in a verdict, what comes again is flagged."""
     client.hset(f"{backend.tag}:sessions", "s", text)
@@ -224,7 +230,9 @@ async def test_messages_that_ran_out_are_no_damage_and_no_first_join(server, cli
         assert client.ttl(f"{backend.tag}:sessions") == -1
         client.delete(tail)
         with listen(
-            lambda event: pytest.fail("nothing is damaged") if isinstance(event, StateSetAside) else None
+            lambda event: (
+                pytest.fail("nothing is damaged") if isinstance(event, StateSetAside) else None
+            )
         ):
             async with Watch(bridge.url, store=backend.store(), policy=quick()) as watch:
                 await watch.ready(5)
@@ -233,7 +241,14 @@ async def test_messages_that_ran_out_are_no_damage_and_no_first_join(server, cli
 
 async def test_keys_are_in_one_slot_and_apart(server, client):
     """Names with braces and colons: each store has its keys in one slot of a cluster, and no two stores share one."""
-    names = [("a", "b:c"), ("a:b", "c"), ("a}", "{b"), ("{", "}"), ("%7D", "x"), ("\u00fc ", "\ud800")]
+    names = [
+        ("a", "b:c"),
+        ("a:b", "c"),
+        ("a}", "{b"),
+        ("{", "}"),
+        ("%7D", "x"),
+        ("\u00fc ", "\ud800"),
+    ]
     tags = set()
     for prefix, name in names:
         store = RedisStore(server.url, prefix=prefix, name=name)

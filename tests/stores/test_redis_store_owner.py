@@ -80,7 +80,9 @@ async def test_a_killed_owner(backend):
         assert sorted(entry.state for entry in store.entries()) == ["queued", "written", "written"]
 
 
-@pytest.mark.parametrize("end", [StoreError(Failure.of("SYS_STORE_UNAVAILABLE")), asyncio.CancelledError()])
+@pytest.mark.parametrize(
+    "end", [StoreError(Failure.of("SYS_STORE_UNAVAILABLE")), asyncio.CancelledError()]
+)
 async def test_an_opening_that_fails_owns_nothing(backend, server, monkeypatch, end):
     """Whoever fails, or is cancelled, while he loads has let go: the next one need not wait for the lease."""
 
@@ -122,7 +124,9 @@ async def test_taken_over(backend, server):
     await accepted(old, 1)
     async with _another(backend, server) as new:
         await accepted(new, 2)
-        failure, _ = await refused(accepted(old, 3))  # by the call itself, if the old one knows already
+        failure, _ = await refused(
+            accepted(old, 3)
+        )  # by the call itself, if the old one knows already
         assert failure.code == "SESS_SUPERSEDED"
         await until(lambda: heard, 5)
         assert heard[0].failure.code == "SESS_SUPERSEDED"

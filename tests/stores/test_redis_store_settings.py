@@ -66,7 +66,8 @@ async def test_a_password_is_never_shown():
         await store.open(now())
         await accepted(store, 1)
         assert (
-            repr(store) == f"<RedisStore redis://127.0.0.1:{locked.port}/0 {{resilient_bridge:default}} open>"
+            repr(store)
+            == f"<RedisStore redis://127.0.0.1:{locked.port}/0 {{resilient_bridge:default}} open>"
         )
         locked.kill()
         failure, _ = await refused(store.put(send(2)))
@@ -119,5 +120,7 @@ async def test_no_server(server):
     assert failure.code == "SYS_STORE_UNAVAILABLE"
     assert 0.25 < seconds < 1.5
     with pytest.raises(StoreError):
-        async with rb.BridgeClient("ws://127.0.0.1:9", store=RedisStore("redis://127.0.0.1:1", timeout=0.3)):
+        async with rb.BridgeClient(
+            "ws://127.0.0.1:9", store=RedisStore("redis://127.0.0.1:1", timeout=0.3)
+        ):
             pass

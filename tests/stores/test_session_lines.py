@@ -79,11 +79,15 @@ def test_every_event_is_a_line_with_all_its_fields(cls):
 
 def test_a_failure_is_its_dictionary():
     """With the history, the details and the cause's class: what `Failure.to_dict()` says, in full."""
-    earlier = Failure.of("CONN_TIMEOUT", details={"violations": ({"field": "a", "constraint": "b"},)})
+    earlier = Failure.of(
+        "CONN_TIMEOUT", details={"violations": ({"field": "a", "constraint": "b"},)}
+    )
     failure = Failure.of("CONN_REFUSED", cause=OSError(), history=(earlier,), retry_after=2)
     line = parsed(event_line(events.GaveUp(at=AT, name="x", failure=failure)))
     assert line["failure"] == json.loads(json.dumps(failure.to_dict()))
-    assert line["failure"]["history"][0]["details"]["violations"] == [{"field": "a", "constraint": "b"}]
+    assert line["failure"]["history"][0]["details"]["violations"] == [
+        {"field": "a", "constraint": "b"}
+    ]
 
 
 def test_an_event_can_say_more():
@@ -99,7 +103,11 @@ def test_an_event_of_somebody_else_that_cannot_be_read_is_a_line():
         pass
 
     strange = Strange(at="not a time")
-    assert parsed(event_line(strange)) == {"at": None, "event": "Strange", "unreadable": "AttributeError"}
+    assert parsed(event_line(strange)) == {
+        "at": None,
+        "event": "Strange",
+        "unreadable": "AttributeError",
+    }
 
 
 # ---- records ---------------------------------------------------------------------------------------------------------
@@ -107,7 +115,11 @@ def test_an_event_of_somebody_else_that_cannot_be_read_is_a_line():
 
 def test_a_record_gets_its_time_in_front_unless_it_has_one():
     """Its own time stays as it is."""
-    assert list(recorded(b=1, a=2).items()) == [("at", "2026-03-20T14:32:00.000Z"), ("b", 1), ("a", 2)]
+    assert list(recorded(b=1, a=2).items()) == [
+        ("at", "2026-03-20T14:32:00.000Z"),
+        ("b", 1),
+        ("a", 2),
+    ]
     assert list(recorded(note="x", at="noon").items()) == [("at", "noon"), ("note", "x")]
 
 
@@ -140,14 +152,22 @@ def test_what_cannot_be_looked_at_is_named():
     """A text that fails is replaced, a mapping that fails makes the line say so; nothing is raised."""
     assert recorded(x=_Broken())["x"] == "<_Broken without text>"
     assert recorded(x=ValueError(_Broken()))["x"] == "ValueError: <ValueError without text>"
-    assert recorded(x=_BrokenMapping()) == {"at": "2026-03-20T14:32:00.000Z", "unreadable": "ValueError"}
+    assert recorded(x=_BrokenMapping()) == {
+        "at": "2026-03-20T14:32:00.000Z",
+        "unreadable": "ValueError",
+    }
     assert recorded(a={_Broken(): 1})["unreadable"] == "ValueError"
 
 
 def test_one_record_is_one_line_whatever_it_says():
     """Threat 46: line breaks, terminal escapes, NUL, marks that reorder text and lone surrogates, in names and in values."""
     reported = recorded(
-        **{"x": FORGED, FORGED: 1, "nested": [{FORGED: FORGED}], "bytes": FORGED.encode(errors="replace")}
+        **{
+            "x": FORGED,
+            FORGED: 1,
+            "nested": [{FORGED: FORGED}],
+            "bytes": FORGED.encode(errors="replace"),
+        }
     )
     assert "forged" in reported["x"]
     for text in (*reported, *map(str, reported.values())):
@@ -184,7 +204,9 @@ def test_the_longest_line_is_the_last_that_fits(over):
     assert (b'"cut"' in line, len(line) == LONGEST_LINE) == (bool(over), not over)
 
 
-@pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}], ids=["list", "mapping"])
+@pytest.mark.parametrize(
+    "wrap", [lambda inner: [inner], lambda inner: {"a": inner}], ids=["list", "mapping"]
+)
 def test_eight_levels_are_shown(wrap):
     """A record is the first; what is deeper is cut."""
     value = 1
@@ -236,12 +258,17 @@ def test_no_secret_of_an_event_is_written():
     request = httpx.Request(
         "POST", f"https://user:{CANARY}@host/?token={CANARY}", headers={"X-Api-Key": CANARY}
     )
-    answer = httpx.Response(401, request=request, json={"error": {"message": f"invalid api key {CANARY}"}})
+    answer = httpx.Response(
+        401, request=request, json={"error": {"message": f"invalid api key {CANARY}"}}
+    )
     with pytest.raises(httpx.HTTPStatusError) as caught:
         answer.raise_for_status()
     failure = classify(caught.value)
     reported = Failure.of(
-        "AUTH_FORBIDDEN", f"token={CANARY}", details={"headers": {"Cookie": CANARY}}, history=(failure,)
+        "AUTH_FORBIDDEN",
+        f"token={CANARY}",
+        details={"headers": {"Cookie": CANARY}},
+        history=(failure,),
     )
     for event in (
         events.Disconnected(at=AT, reason=f"wss://h/?access_token={CANARY}", failure=failure),
@@ -272,7 +299,9 @@ def test_what_is_no_secret_stays():
         st.recursive(
             st.none() | st.floats() | st.integers() | st.text() | st.binary(),
             lambda inner: (
-                st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner)
+                st.lists(inner)
+                | st.dictionaries(st.text() | st.integers(), inner)
+                | st.tuples(inner, inner)
             ),
             max_leaves=12,
         ),

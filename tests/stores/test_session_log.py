@@ -62,7 +62,10 @@ def test_events_become_lines_inside_the_block_only(path):
     emit(EVENT)
     assert [line["reason"] for line in lines(path)] == ["one", "two"]
     assert not has_listeners()
-    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
+    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (
+        0o600,
+        0o700,
+    )
 
 
 @pytest.mark.requirement("V14")
@@ -109,7 +112,9 @@ def test_outside_of_its_block_it_takes_no_lines(path):
     """Before and after: an error that says where to write."""
     log = SessionLog(path)
     for _ in range(2):
-        with pytest.raises(StoreError, match="wanted one that is open, got one that is closed") as caught:
+        with pytest.raises(
+            StoreError, match="wanted one that is open, got one that is closed"
+        ) as caught:
             log.write({})
         assert caught.value.failure.suggestions == ("write inside its `with` block",)
         with log:
@@ -162,7 +167,9 @@ def test_a_client_leaves_no_secret_in_its_log(path):
     async def main():
         async with rb.testing.BridgeServer(token="c4n4ry") as server:
             url = f"{server.url}?api_key=c4n4ry"
-            async with rb.BridgeClient(url, token="c4n4ry", headers={"X-Api-Key": "c4n4ry"}) as bridge:
+            async with rb.BridgeClient(
+                url, token="c4n4ry", headers={"X-Api-Key": "c4n4ry"}
+            ) as bridge:
                 await (await bridge.send("note", {"text": "c4n4ry"})).confirmed(timeout=10)
                 await bridge.wait_ready(timeout=10)
 
@@ -291,7 +298,9 @@ def test_a_process_that_is_killed_tears_at_most_its_last_line(path):
     """SIGKILL, five times: every line that was acknowledged is there, and whole."""
     reported = 0
     for turn in range(5):
-        writer = subprocess.Popen([*PYTHON, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+        writer = subprocess.Popen(
+            [*PYTHON, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+        )
         try:
             writer.stdout.readline()
             time.sleep(0.01 * turn)

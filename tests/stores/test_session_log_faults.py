@@ -39,7 +39,9 @@ def lines(path):
 @pytest.mark.requirement("V14")
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("kind", ["write", "open", "fstat", "lseek", "read"])
-def test_a_disk_that_fails_is_reported_once_and_breaks_nothing(path, monkeypatch, heard, kind, code):
+def test_a_disk_that_fails_is_reported_once_and_breaks_nothing(
+    path, monkeypatch, heard, kind, code
+):
     """Threat 36: the emitter and other listeners do not notice; lines are counted; one StoreChanged each way."""
     with SessionLog(path) as log:
         emit(EVENT)

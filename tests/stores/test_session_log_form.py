@@ -16,7 +16,9 @@ def read(path):
 
 
 @pytest.mark.requirement("V16")
-async def test_h11_a_tools_failure_is_a_line_with_level_time_message_tool_error_and_duration(tmp_path):
+async def test_h11_a_tools_failure_is_a_line_with_level_time_message_tool_error_and_duration(
+    tmp_path,
+):
     """{"level":"error","ts":…,"msg":…,"tool":…,"error":"timeout","duration_ms":…}"""
     toolbox = rb.agent.Toolbox(timeouts={"shell_command": 0.05})
 
@@ -40,9 +42,13 @@ async def test_h11_a_tools_failure_is_a_line_with_level_time_message_tool_error_
 def test_h11_a_repeat_is_a_warning_with_its_attempt(tmp_path):
     """{"level":"warn","ts":…,"msg":…,"attempt":2,"error":"rate_limit"}, and no secret in it."""
     failure = rb.Failure.of(
-        "SYS_RATE_LIMITED", "no more for api_key=sk-abcdefgh12345678", details={"provider_id": "anthropic"}
+        "SYS_RATE_LIMITED",
+        "no more for api_key=sk-abcdefgh12345678",
+        details={"provider_id": "anthropic"},
     )
-    event = rb.events.RetryScheduled(at=datetime.now(UTC), name="ask", attempt=2, wait=1.0, failure=failure)
+    event = rb.events.RetryScheduled(
+        at=datetime.now(UTC), name="ask", attempt=2, wait=1.0, failure=failure
+    )
     line = json.loads(log_line(event))
     assert (line["level"], line["attempt"], line["error"], line["provider"]) == (
         "warn",

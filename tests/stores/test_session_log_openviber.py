@@ -69,7 +69,11 @@ def test_a_session_log_writes_them(tmp_path):
 def test_an_event_with_a_wrong_time_is_a_line_all_the_same(form, at):
     """It says what could not be read, as for every other event of somebody else's."""
     line = json.loads(
-        form(rb.events.ToolFailed(at=at, tool="t", required=True, failure=rb.Failure.of("TOOL_TIMEOUT")))
+        form(
+            rb.events.ToolFailed(
+                at=at, tool="t", required=True, failure=rb.Failure.of("TOOL_TIMEOUT")
+            )
+        )
     )
     assert (line["level"], line["ts"], list(line)) == ("error", None, ["level", "ts", "msg"])
     assert line["msg"].startswith("an event that cannot be read: ")

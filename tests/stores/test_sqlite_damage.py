@@ -15,14 +15,27 @@ import pytest
 from tests.internals.stores import PAGE
 from tests.samples import IS_ALL, some
 from tests.stores.database_content import SIDES, checkpointed, crashed, look, never_copied
-from tests.stores.database_damage import ROOM, Damaged, answer, cut, files_of, flipped, sweep, write_out
+from tests.stores.database_damage import (
+    ROOM,
+    Damaged,
+    answer,
+    cut,
+    files_of,
+    flipped,
+    sweep,
+    write_out,
+)
 
 
 HEADER = range(108)  # the file's, and that of the tree on its first page
 LOG_HEADER, FRAME_HEADER = 32, 24
 FRAME = FRAME_HEADER + PAGE
 
-pytestmark = [pytest.mark.crash, pytest.mark.requirement("C5"), pytest.mark.timeout(7200 if IS_ALL else 120)]
+pytestmark = [
+    pytest.mark.crash,
+    pytest.mark.requirement("C5"),
+    pytest.mark.timeout(7200 if IS_ALL else 120),
+]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +70,9 @@ async def test_the_known_content_is_read_whole(known):
         assert len(truth.entries) == 31
         assert len(truth.outcomes) == 9
         assert (truth.taken, len(truth.tail), len(truth.answers)) == (100, 100, 5)
-        assert [row[-2].value for row in truth.entries.values()] == ["written"] * 21 + ["queued"] * 10
+        assert [row[-2].value for row in truth.entries.values()] == ["written"] * 21 + [
+            "queued"
+        ] * 10
         assert (truth.last, truth.flags) == ("s1", (True, True, False, "e1"))
     assert known["checkpointed"][0]["-wal"] is None
 
@@ -71,7 +86,9 @@ async def test_every_bit_of_the_headers(known, condition, bit):
     assert found == []
     assert counts["mended"] + counts["silent"] == len(HEADER)
     assert counts["mended"] >= 1
-    assert counts["kept %"] >= (50 if condition == "checkpointed" else 90)  # the log has a first page, too
+    assert counts["kept %"] >= (
+        50 if condition == "checkpointed" else 90
+    )  # the log has a first page, too
 
 
 async def test_every_16th_byte_of_the_file(known):
@@ -121,7 +138,9 @@ async def test_every_page_made_zeros(known):
         zeros = files[""][:page] + bytes(PAGE) + files[""][page + PAGE :]
         room = Path(tempfile.mkdtemp(dir=ROOM))
         try:
-            answered = await answer(Damaged(f"page {page // PAGE}", {**files, "": zeros}), truth, room)
+            answered = await answer(
+                Damaged(f"page {page // PAGE}", {**files, "": zeros}), truth, room
+            )
             content, _ = await look(room / "known.db")
         finally:
             shutil.rmtree(room)
@@ -176,7 +195,9 @@ async def test_every_bit_of_the_note(known):
 async def test_a_log_that_is_gone(known):
     """The file as it was copied last: older, sound, silent, because nothing in it says that there was a log."""
     files, truth = known["crashed"]
-    found, counts = await sweep([Damaged("no log", {**files, "-wal": None})], truth, is_prefix_right=True)
+    found, counts = await sweep(
+        [Damaged("no log", {**files, "-wal": None})], truth, is_prefix_right=True
+    )
     assert (found, counts["silent"]) == ([], 1)
 
 

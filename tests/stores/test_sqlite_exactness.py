@@ -25,7 +25,9 @@ def now() -> Now:
 
 def take(store, watermark, n: int) -> None:
     """The consumer gets message n, which ends the one before."""
-    watermark.accept(("tool_call", f"m{n}"), f'{{"n":{n}}}', f"2026-01-01T00:00:{n % 60:02d}Z", now().mono)
+    watermark.accept(
+        ("tool_call", f"m{n}"), f'{{"n":{n}}}', f"2026-01-01T00:00:{n % 60:02d}Z", now().mono
+    )
     store.touch(1)
     watermark.take()
     watermark.hand()
@@ -50,7 +52,9 @@ async def test_a_quiet_consumer_leaves_no_doubt(tmp_path):
     watermark = store.session("s")
     for n in range(1, 4):
         take(store, watermark, n)
-    assert stated(path)[2] == 64  # before the first of them was handed out the doubt was written down
+    assert (
+        stated(path)[2] == 64
+    )  # before the first of them was handed out the doubt was written down
     async with asyncio.timeout(5):
         while stated(path) != (2, ["m3"], 0):
             await asyncio.sleep(0.02)
@@ -70,7 +74,9 @@ async def test_the_doubt_is_there_before_the_log_is_emptied(tmp_path, monkeypatc
             await asyncio.sleep(0.02)
     parts = []
     begin_anew = store._database.begin_log_anew
-    monkeypatch.setattr(store._database, "begin_log_anew", lambda: (parts.append(stated(path)), begin_anew()))
+    monkeypatch.setattr(
+        store._database, "begin_log_anew", lambda: (parts.append(stated(path)), begin_anew())
+    )
     monkeypatch.setattr("resilient_bridge.stores.sqlite.commits._LOOK_EVERY", 1)
     monkeypatch.setattr("resilient_bridge.stores.sqlite.commits._LOG_LIMIT", 0)
     assert store.put(Entry(1, "id", "key", "tool_result", "{}")) is None

@@ -58,27 +58,43 @@ async def wrong_after(reported, path):
     """What is in the file, held against what was told; a store that was refused something is not damaged."""
     content, events = await look(path)
     wrong = [f"an event: {event.lost}" for event in events]
-    wrong += [f"{line['op']} {line['n']}: {line['code']}" for line in reported if "not typed" in line["code"]]
+    wrong += [
+        f"{line['op']} {line['n']}: {line['code']}"
+        for line in reported
+        if "not typed" in line["code"]
+    ]
     answers = {
         op: {line["n"]: not line["code"] for line in reported if line["op"] == op}
         for op in ("put", "mark", "keep")
     }
-    put, marked = answers["put"], max([n for n, is_ok in answers["mark"].items() if is_ok], default=0)
+    put, marked = (
+        answers["put"],
+        max([n for n, is_ok in answers["mark"].items() if is_ok], default=0),
+    )
     asked = max(answers["mark"], default=0)
     for seq, is_ok in put.items():
         outcome = content.outcomes.get(seq)
-        is_there = seq in content.entries or (outcome is not None and outcome[2] is not EntryState.DROPPED)
+        is_there = seq in content.entries or (
+            outcome is not None and outcome[2] is not EntryState.DROPPED
+        )
         if is_ok != is_there and not (is_ok and seq in SETTLED):
-            wrong.append(f"send {seq} was {'accepted, and is gone' if is_ok else 'refused, and is there'}")
+            wrong.append(
+                f"send {seq} was {'accepted, and is gone' if is_ok else 'refused, and is there'}"
+            )
     for seq, (*row, state, _) in content.entries.items():
-        if row != [entry(seq).id, entry(seq).key, entry(seq).type, entry(seq).frame] or seq not in put:
+        if (
+            row != [entry(seq).id, entry(seq).key, entry(seq).type, entry(seq).frame]
+            or seq not in put
+        ):
             wrong.append(f"send {seq} is another")
         if state is EntryState.QUEUED and seq <= marked:
             wrong.append(f"send {seq} was marked, and is shown as never handed out")
         if state is not EntryState.QUEUED and seq > asked:
             wrong.append(f"send {seq} was never marked, and is shown as handed out")
     wrong += [
-        f"outcome {seq}" for seq, (*_, reason) in content.outcomes.items() if put.get(seq) == bool(reason)
+        f"outcome {seq}"
+        for seq, (*_, reason) in content.outcomes.items()
+        if put.get(seq) == bool(reason)
     ]
     saved = max([n for n, is_ok in answers["keep"].items() if is_ok], default=0)
     if not saved <= content.taken <= max(len(put), saved):
@@ -116,7 +132,8 @@ def count(call, room, durability, end):
 
 
 @pytest.mark.skipif(
-    STRACE is None, reason="strace is missing (apt-get install strace): only the limits of size are tested"
+    STRACE is None,
+    reason="strace is missing (apt-get install strace): only the limits of size are tested",
 )
 @pytest.mark.parametrize("durability", DURABILITY)
 @pytest.mark.parametrize(("call", "error"), CALLS, ids=lambda one: one)
@@ -137,7 +154,11 @@ async def test_every_call_that_fails(room, durability, call, error):
             refused += any(line["code"] for line in reported)
             wrong += [f"{end} {how}: {one}" for one in await wrong_after(reported, path)]
             # strace counts by thread: the k-th call of one that copies may come at the very end
-            if not how.endswith("+") and others + 20 < k < last - 40 and reported[-1]["op"] != "open":
+            if (
+                not how.endswith("+")
+                and others + 20 < k < last - 40
+                and reported[-1]["op"] != "open"
+            ):
                 assert not reported[-1]["code"], (
                     end,
                     how,
@@ -145,7 +166,9 @@ async def test_every_call_that_fails(room, durability, call, error):
                 )  # the disk works again, and so does the store
             shutil.rmtree(path.parent)
     assert wrong == []
-    assert refused or call in {"ftruncate", "fsync"} or (call, durability) == ("fdatasync", "process")
+    assert (
+        refused or call in {"ftruncate", "fsync"} or (call, durability) == ("fdatasync", "process")
+    )
 
 
 @pytest.mark.skipif(STRACE is None, reason="strace is missing (apt-get install strace)")

@@ -88,7 +88,8 @@ async def test_a_file_system_that_may_not_be_written_to(full_disk, durability):
     assert reported[-1]["n"] == 1
     assert (
         await wrong_after(
-            reported[:1] + [{"op": op, "n": 0, "code": ""} for op in ("mark", "keep")], out / "left.db"
+            reported[:1] + [{"op": op, "n": 0, "code": ""} for op in ("mark", "keep")],
+            out / "left.db",
         )
         == []
     )
@@ -111,7 +112,9 @@ async def test_a_client_on_a_full_disk(full_disk, durability):
     waits = {"states": ["queued", "queued"], "state": "FLUSHING", "answer": "git_status_response"}
     assert facts["waits"] == [waits]
     assert facts["held"] == [{"received": [0, 6]}]
-    assert facts["proceeds"] == [{"confirmed": ["applied"] * 2, "received": [0, 6, 7, 8], "state": "READY"}]
+    assert facts["proceeds"] == [
+        {"confirmed": ["applied"] * 2, "received": [0, 6, 7, 8], "state": "READY"}
+    ]
     assert facts["told"] == [{"failed": 1, "recovered": 1}, {"failed": 2, "recovered": 2}]
     assert facts["connections"] == [{"count": 2}]
     assert facts["closed"] == [{"state": "CLOSED", "error": "None"}]

@@ -92,7 +92,9 @@ async def test_a_version_that_is_only_in_the_log(tmp_path, monkeypatch):
 
 DAMAGES = {
     "a bit in a row": lambda files: flipped(files, "", len(files[""]) - 40, 3).files,
-    "no tree on its first page": lambda files: files | {"": files[""][:100] + bytes(8) + files[""][108:]},
+    "no tree on its first page": lambda files: (
+        files | {"": files[""][:100] + bytes(8) + files[""][108:]}
+    ),
     "cut off": lambda files: files | {"": files[""][:4096]},
     "no bytes but its header": lambda files: files | {"": files[""][:100]},
 }

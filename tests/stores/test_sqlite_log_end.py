@@ -109,10 +109,14 @@ async def test_a_log_that_was_cut_anywhere(killed, room):
         path = put(broken, room)
         content, events = await look(path)
         again, later = await look(path)
-        wrong += [] if "the end of its log" in "".join(losses(events)) else [f"{size}: {losses(events)}"]
+        wrong += (
+            [] if "the end of its log" in "".join(losses(events)) else [f"{size}: {losses(events)}"]
+        )
         sides = {end: data for end, data in broken.items() if end != ".owner"}
         wrong += [
-            f"{size}: {one}" for event in events for one in wrong_event(event, Damaged("", sides), content)
+            f"{size}: {one}"
+            for event in events
+            for one in wrong_event(event, Damaged("", sides), content)
         ]
         wrong += [f"{size}: {one}" for one in wrong_rows(content)]
         wrong += [] if (again, later) == (content, []) else [f"{size}: another answer"]
@@ -171,9 +175,13 @@ async def test_a_cut_log_after_a_power_cut(killed, room):
 AFTER_A_POWER_CUT = {
     "an empty log": lambda files: files | {"-wal": b""},
     "no log": lambda files: {end: data for end, data in files.items() if end != "-wal"},
-    "no lock": lambda files: {end: data for end, data in (files | {"-wal": b""}).items() if end != ".owner"},
+    "no lock": lambda files: {
+        end: data for end, data in (files | {"-wal": b""}).items() if end != ".owner"
+    },
     "a note of zeros": lambda files: cut(files, 4_000) | {"-end": bytes(len(files["-end"]))},
-    "no note": lambda files: {end: data for end, data in cut(files, 4_000).items() if end != "-end"},
+    "no note": lambda files: {
+        end: data for end, data in cut(files, 4_000).items() if end != "-end"
+    },
     "a note without bytes": lambda files: cut(files, 4_000) | {"-end": b""},
 }
 
@@ -182,7 +190,9 @@ AFTER_A_POWER_CUT = {
 async def test_what_a_power_cut_may_leave(killed, room, name):
     """Files of different moments: nothing follows from the note, and nothing is told; a log may have been emptied after it."""
     files, _ = killed
-    path = put({".owner": OTHER_BOOT} | AFTER_A_POWER_CUT[name](files | {".owner": OTHER_BOOT}), room)
+    path = put(
+        {".owner": OTHER_BOOT} | AFTER_A_POWER_CUT[name](files | {".owner": OTHER_BOOT}), room
+    )
     if name == "no lock":
         Path(f"{path}.owner").unlink()
     _, events = await look(path)
@@ -255,7 +265,10 @@ async def test_every_condition_of_a_log(room):
             _, events = await look(put(files, room / str(n)))
             assert (n, events) == (n, [])
             if files["-wal"]:
-                for harm in (cut(files, 0), flipped(files, "-wal", len(files["-wal"]) // 2, 3).files):
+                for harm in (
+                    cut(files, 0),
+                    flipped(files, "-wal", len(files["-wal"]) // 2, 3).files,
+                ):
                     _, events = await look(put(harm, room / str(n)))
                     assert (n, len(events)) == (n, 1)
 
@@ -277,9 +290,13 @@ async def test_a_kill_at_every_system_call(killed, room, call, durability):
     def life(folder, *inject):
         trace = [STRACE, "-f", "-qq", "-o", room / "calls", "-e", f"trace={call}", *inject]
         program = [*trace, sys.executable, "-m", "tests.stores.log_worker", folder, durability]
-        ended = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+        ended = subprocess.run(
+            program, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100
+        )
         parts = [json.loads(line) for line in ended.stdout.splitlines()]
-        return ended.returncode, {line["n"] for line in parts if line["op"] == "put" and not line["code"]}
+        return ended.returncode, {
+            line["n"] for line in parts if line["op"] == "put" and not line["code"]
+        }
 
     status, _ = life(put(files, room))
     assert status == 0

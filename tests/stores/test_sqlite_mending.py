@@ -14,7 +14,16 @@ from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.telemetry import listen
 from tests.internals.stores import PAGE, Database, entry_row, insert, open_database, summed
 from tests.internals.telemetry import StateSetAside
-from tests.stores.database_content import SETTLED, checkpointed, crashed, done, entry, look, opened, read
+from tests.stores.database_content import (
+    SETTLED,
+    checkpointed,
+    crashed,
+    done,
+    entry,
+    look,
+    opened,
+    read,
+)
 from tests.stores.database_damage import (
     Damaged,
     answer,
@@ -161,7 +170,9 @@ async def test_a_log_of_another_database_of_ours(room):
     """It cannot be told from one's own; every row is one that was accepted, by the one or the other."""
     files = files_of(await checkpointed(room / "a"))
     other = files_of(await crashed(room / "b"))
-    content, _ = await look(write_out(Damaged("", {"": files[""], "-wal": other["-wal"]}), room / "c"))
+    content, _ = await look(
+        write_out(Damaged("", {"": files[""], "-wal": other["-wal"]}), room / "c")
+    )
     assert wrong_rows(content) == []
 
 
@@ -204,7 +215,9 @@ async def test_a_disk_too_full_for_the_new_file(known, room, monkeypatch):
     broken = {**files, "": files[""][:-PAGE]}
     path = write_out(Damaged("", broken), room / "c")
     with monkeypatch.context() as patch:
-        patch.setattr(Database, "_restart_log", lambda _: None)  # as on a full disk: nothing is copied
+        patch.setattr(
+            Database, "_restart_log", lambda _: None
+        )  # as on a full disk: nothing is copied
         patch.setattr(Database, "log_size", lambda _: PAGE)
         with pytest.raises(StoreError) as caught:
             await look(path)
@@ -249,7 +262,9 @@ async def test_a_crash_at_every_step_of_mending(room, monkeypatch, harm):
         path = write_out(broken, directory)
         parts = []
         with listen(
-            lambda event, reported=parts: reported.append(event) if isinstance(event, StateSetAside) else None
+            lambda event, reported=parts: (
+                reported.append(event) if isinstance(event, StateSetAside) else None
+            )
         ):
             with monkeypatch.context() as patch, suppress(CrashError):
                 calls = crash_at(number, patch)
@@ -260,7 +275,10 @@ async def test_a_crash_at_every_step_of_mending(room, monkeypatch, harm):
         assert (number, len(parts)) == (number, 1)
         assert (number, wrong_event(parts[0], broken, content)) == (number, [])
         assert (number, wrong_rows(content), len(content.entries) > 20) == (number, [], True)
-        assert (number, [name for name in files_in(directory) if "salvaged" in name]) == (number, [])
+        assert (number, [name for name in files_in(directory) if "salvaged" in name]) == (
+            number,
+            [],
+        )
         assert (number, again) == (number, content)
     assert number >= 8
 
@@ -268,7 +286,10 @@ async def test_a_crash_at_every_step_of_mending(room, monkeypatch, harm):
 REMAINING = {
     "a new file that was not finished": ({".salvaged": b"half"}, True),
     "and its log": ({".salvaged": b"half", ".salvaged-wal": b"log", ".salvaged-shm": b"x"}, True),
-    "a first file that was not finished": ({".new": b"half", ".new-wal": b"log", ".new-journal": b"x"}, True),
+    "a first file that was not finished": (
+        {".new": b"half", ".new-wal": b"log", ".new-journal": b"x"},
+        True,
+    ),
     "the same, and nothing else": ({".new": b"half", ".new-wal": b"log"}, False),
 }
 
@@ -310,7 +331,9 @@ def test_d06_a_store_of_which_the_last_pages_are_in_its_log(tmp_path):
         connection.execute(f"PRAGMA user_version = {version + 1}")
         connection.execute(f"PRAGMA user_version = {version}")
         for side in ("", "-wal"):
-            path.with_name(path.name + side).write_bytes(before.with_name(before.name + side).read_bytes())
+            path.with_name(path.name + side).write_bytes(
+                before.with_name(before.name + side).read_bytes()
+            )
     data = bytearray(path.read_bytes())
     data[28:32] = (int.from_bytes(data[28:32], "big") + 100).to_bytes(4, "big")
     path.write_bytes(data)

@@ -10,7 +10,14 @@ import pytest
 
 from resilient_bridge.errors import StoreError
 from tests.stores.database_content import checkpointed, crashed, look
-from tests.stores.database_damage import Damaged, files_of, flipped, write_out, wrong_event, wrong_rows
+from tests.stores.database_damage import (
+    Damaged,
+    files_of,
+    flipped,
+    write_out,
+    wrong_event,
+    wrong_rows,
+)
 
 
 pytestmark = [pytest.mark.crash, pytest.mark.requirement("C5")]

@@ -21,7 +21,14 @@ from tests.internals.stores import LAYOUTS, PAGE, Layout, faults_of, is_good, op
 from tests.internals.stores import migration as sqlite_migration
 from tests.stores.data.make_version_1 import WALL, reported
 from tests.stores.database_content import checkpointed, crashed, look
-from tests.stores.database_damage import Damaged, files_of, flipped, write_out, wrong_event, wrong_rows
+from tests.stores.database_damage import (
+    Damaged,
+    files_of,
+    flipped,
+    write_out,
+    wrong_event,
+    wrong_rows,
+)
 from tests.stores.faulty_disk import files_in
 from tests.stores.later_versions import put_in_force
 
@@ -80,14 +87,22 @@ def the_lanes(rows):
 
 def test_the_tables_of_version_1_are_those_of_its_file():
     """What is known of version 1 is what it left; and no two versions have the same tables, by which a file is told."""
-    with closing(sqlite3.connect(f"{(DATA / 'version-1.db').as_uri()}?immutable=1", uri=True)) as connection:
-        found = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid")]
+    with closing(
+        sqlite3.connect(f"{(DATA / 'version-1.db').as_uri()}?immutable=1", uri=True)
+    ) as connection:
+        found = [
+            sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid")
+        ]
     assert list(LAYOUTS[1].schema) == found
     assert len({layout.schema for layout in LAYOUTS.values()}) == len(LAYOUTS)
 
 
-@pytest.mark.parametrize("numbers", [(3,), (2, 3)], ids=["by version 3", "by version 2, then by version 3"])
-async def test_a_store_of_a_later_version_says_what_version_1_reported(path, version_1, monkeypatch, numbers):
+@pytest.mark.parametrize(
+    "numbers", [(3,), (2, 3)], ids=["by version 3", "by version 2, then by version 3"]
+)
+async def test_a_store_of_a_later_version_says_what_version_1_reported(
+    path, version_1, monkeypatch, numbers
+):
     """Through two versions at once, or one a day: sends, marks, outcomes, positions, records are exact, and no event says otherwise."""
     put_in_force(monkeypatch, 2)
     if 2 in numbers:
@@ -113,7 +128,12 @@ async def test_a_column_more_and_a_table_more(path, monkeypatch):
     finally:
         database.close()
     assert mended is None
-    assert lanes == [(2, "lane of note"), (3, "lane of approval"), (5, "lane of note"), (6, "lane of note")]
+    assert lanes == [
+        (2, "lane of note"),
+        (3, "lane of approval"),
+        (5, "lane of note"),
+        (6, "lane of note"),
+    ]
     assert notes == [(1, "approval"), (2, "note")]
     rows, version = table(path, "outbox")
     assert (version, all(map(is_good, rows))) == (2, True)
@@ -134,7 +154,9 @@ def test_a_client_of_a_later_version_goes_on(path, monkeypatch):
             async with rb.BridgeClient(server.url, store=path) as bridge:
                 receipt = await bridge.send("note", {"n": 7}, idempotency_key="key-7")
                 await receipt.confirmed(timeout=30)
-        return [frame for frame in server.frames if frame.keys() == {"n"} or frame["type"] == "note"]
+        return [
+            frame for frame in server.frames if frame.keys() == {"n"} or frame["type"] == "note"
+        ]
 
     sent = rb.testing.simulate(after, seed=1)
     assert [frame.get("n") or frame["payload"]["n"] for frame in sent] == [6, 7]
@@ -186,7 +208,9 @@ def failing_at(monkeypatch):
     def connect(*args, **options):
         with monkeypatch.context() as patch:
             plain = sqlite3.connect
-            patch.setattr(sqlite3, "connect", lambda *a, **o: plain(*a, **o, factory=FailingConnection))
+            patch.setattr(
+                sqlite3, "connect", lambda *a, **o: plain(*a, **o, factory=FailingConnection)
+            )
             return real(*args, **options)
 
     def fail_at(number):
@@ -219,7 +243,10 @@ async def test_an_error_at_every_statement(path, version_1, monkeypatch, failing
         else:
             assert version == 1
             assert (number, await answers_of(path)) == (number, (version_1, []))
-            assert (number, table(path, "outbox")[0]) == (number, table(DATA / "version-1.db", "outbox")[0])
+            assert (number, table(path, "outbox")[0]) == (
+                number,
+                table(DATA / "version-1.db", "outbox")[0],
+            )
         put_in_force(monkeypatch, 2, 3)
         assert (number, await answers_of(path)) == (number, (version_1, []))
         for later in (2, 3):
@@ -235,7 +262,9 @@ async def test_a_kill_at_every_statement(path, version_1, monkeypatch):
     (path.parent / "room").mkdir(mode=0o700)
     path.rename(path.parent / "room" / "known.db")
     command = [sys.executable, "-m", "tests.stores.migration_worker", path.parent / "room"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100
+    )
     count, old = int(done.stdout), 0
     for at in range(1, count + 1):
         remaining = path.parent / "room" / str(at) / "known.db"
@@ -263,7 +292,9 @@ async def test_a_step_that_raises(path, version_1, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setitem(
-            LAYOUTS, 2, Layout(LAYOUTS[1].tables | {"notes": ("seq", "body")}, LAYOUTS[1].keys, broken)
+            LAYOUTS,
+            2,
+            Layout(LAYOUTS[1].tables | {"notes": ("seq", "body")}, LAYOUTS[1].keys, broken),
         )
         with pytest.raises(LookupError, match="4"):
             await answers_of(path)
@@ -282,8 +313,12 @@ async def test_a_bit_of_the_number_of_a_version(path, version_1, monkeypatch, bi
     data[63 - bit // 8] ^= 1 << bit % 8
     path.write_bytes(data)
     found, heard = await answers_of(path)
-    assert [event.lost for event in heard] == ["nothing that could be counted, perhaps rows of any table"]
-    assert [entry[:5] for entry in found["entries"]] == [entry[:5] for entry in version_1["entries"]]
+    assert [event.lost for event in heard] == [
+        "nothing that could be counted, perhaps rows of any table"
+    ]
+    assert [entry[:5] for entry in found["entries"]] == [
+        entry[:5] for entry in version_1["entries"]
+    ]
     assert {entry[5] for entry in found["entries"]} == {EntryState.WRITTEN}
     assert found["records"] == version_1["records"]
     assert len(table(path, "notes")[0]) == 4

@@ -77,7 +77,9 @@ async def test_a_directory_that_others_may_write_to_is_refused(path):
     assert files_in(path.parent) == []
 
 
-@pytest.mark.parametrize("passed", [b"bytes", "", "\0", "a\0b", 5, None, "/", "..", "x" * 250], ids=repr)
+@pytest.mark.parametrize(
+    "passed", [b"bytes", "", "\0", "a\0b", 5, None, "/", "..", "x" * 250], ids=repr
+)
 def test_a_path_that_is_none(passed):
     """ConfigError that names the field, from the constructor."""
     with pytest.raises(ConfigError, match=r"SQLiteStore\.path"):
@@ -119,19 +121,33 @@ async def test_a_path_is_taken_when_it_is_passed(path, tmp_path, monkeypatch):
     [
         ("a directory", ConfigError, ["bridge.db", "a directory", "or the path of a new one"]),
         ("a pipe", ConfigError, ["bridge.db", "no regular file", "or the path of a new one"]),
-        ("a loop of links", ConfigError, ["bridge.db", "a symbolic link", "or the path of a new one"]),
-        ("a loop in its folder", ConfigError, ["loop/bridge.db", "a loop of links", "that can be made"]),
+        (
+            "a loop of links",
+            ConfigError,
+            ["bridge.db", "a symbolic link", "or the path of a new one"],
+        ),
+        (
+            "a loop in its folder",
+            ConfigError,
+            ["loop/bridge.db", "a loop of links", "that can be made"],
+        ),
         (
             "a file as its folder",
             ConfigError,
             ["file/bridge.db", "a path in a directory", "that can be made"],
         ),
         ("a database of others", StoreError, ["bridge.db", "another program", "another path"]),
-        ("no folder that can be made", StoreError, ["/proc/", "another path|can be made|this user"]),
+        (
+            "no folder that can be made",
+            StoreError,
+            ["/proc/", "another path|can be made|this user"],
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_bad_paths_say_what_was_wanted_and_got_and_what_to_write(tmp_path, kind, error, words):
+async def test_bad_paths_say_what_was_wanted_and_got_and_what_to_write(
+    tmp_path, kind, error, words
+):
     """Each of them is a typed error, and what is at the path stays."""
     path = tmp_path / "bridge.db"
     if kind == "a directory":

@@ -219,7 +219,12 @@ async def test_a_store_that_is_not_open(path, when):
     store.touch(100)
     store.drop_session("x")
     store.settle(entry(1))
-    assert (list(store.entries()), list(store.outcomes()), store.last_seq(), store.last_session()) == (
+    assert (
+        list(store.entries()),
+        list(store.outcomes()),
+        store.last_seq(),
+        store.last_session(),
+    ) == (
         [],
         [],
         0,
@@ -338,7 +343,15 @@ class Kind(StrEnum):
 
 async def test_subclasses_and_whole_numbers_are_saved_exactly(path):
     """A type from an enumeration, times that are whole: the next process finds them sound, as what they are."""
-    odd = Entry(1, "id-1", Kind.NOTE, Kind.NOTE, "{}", coalesce=Kind.NOTE, expires=type(now())(10**9, 10**10))
+    odd = Entry(
+        1,
+        "id-1",
+        Kind.NOTE,
+        Kind.NOTE,
+        "{}",
+        coalesce=Kind.NOTE,
+        expires=type(now())(10**9, 10**10),
+    )
     async with opened(path) as (store, _):
         await done(store.put(odd))
         await done(store.mark(1, 2_000_000_000))

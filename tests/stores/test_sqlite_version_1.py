@@ -45,7 +45,9 @@ async def open_at(path, seconds):
 def test_the_file_is_the_one_that_version_1_wrote():
     """Byte for byte: whoever makes it anew makes the other tests here prove nothing."""
     assert sha256((DATA / "version-1.db").read_bytes()).hexdigest() == SHA256
-    with closing(sqlite3.connect(f"{(DATA / 'version-1.db').as_uri()}?immutable=1", uri=True)) as connection:
+    with closing(
+        sqlite3.connect(f"{(DATA / 'version-1.db').as_uri()}?immutable=1", uri=True)
+    ) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (1,)
 
 

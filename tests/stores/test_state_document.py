@@ -15,11 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resilient_bridge.errors import ConfigError
-from tests.internals.stores import FORMAT, Document, InvalidDocumentError, read_document, write_document
+from tests.internals.stores import (
+    FORMAT,
+    Document,
+    InvalidDocumentError,
+    read_document,
+    write_document,
+)
 
 
 AT = datetime(2026, 3, 20, 14, 32, 0, 250_000, tzinfo=UTC)
-VALUE = {"workflow": "x", "phases": ["plan", "é"], "n": 12, "rate": 0.5, "none": None, "done": False}
+VALUE = {
+    "workflow": "x",
+    "phases": ["plan", "é"],
+    "n": 12,
+    "rate": 0.5,
+    "none": None,
+    "done": False,
+}
 DOCUMENT = Document(version=3, saved_at=AT, value=VALUE, lost="")
 JSON = st.recursive(
     st.none()
@@ -27,7 +40,9 @@ JSON = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+    ),
     max_leaves=20,
 )
 
@@ -48,7 +63,9 @@ def test_what_was_written_comes_back(value, version, at, lost):
     read = read_document(write_document(document))
     same = at.replace(microsecond=at.microsecond // 1000 * 1000)
     assert read == Document(version=version, saved_at=same, value=value, lost=lost)
-    assert repr(read.value) == repr(value)  # 1 is not 1.0, 0.0 is not -0.0, and the order of keys is kept
+    assert repr(read.value) == repr(
+        value
+    )  # 1 is not 1.0, 0.0 is not -0.0, and the order of keys is kept
 
 
 def test_the_document_is_one_line_of_ascii_with_its_name():
@@ -117,12 +134,18 @@ def _deep(levels):
 
 UNFIT = [
     pytest.param(
-        float("nan"), "value: wanted what JSON can hold, got 'a number that is not finite'", id="NaN"
+        float("nan"),
+        "value: wanted what JSON can hold, got 'a number that is not finite'",
+        id="NaN",
     ),
-    pytest.param({"a": [1, {"b": float("inf")}]}, r"value\.a\[1\]\.b: .* not finite", id="infinity"),
+    pytest.param(
+        {"a": [1, {"b": float("inf")}]}, r"value\.a\[1\]\.b: .* not finite", id="infinity"
+    ),
     pytest.param("\ud800", "got 'a lone surrogate'", id="surrogate"),
     pytest.param({"\ud800": 1}, "wanted keys that are text", id="surrogate in a key"),
-    pytest.param({1: 2}, "wanted keys that are text, got 'an object of type int'", id="key that is a number"),
+    pytest.param(
+        {1: 2}, "wanted keys that are text, got 'an object of type int'", id="key that is a number"
+    ),
     pytest.param([{None: 2}], r"value\[0\]: wanted keys that are text", id="key that is None"),
     pytest.param([{1: 2}, [1], {"a": 1}], r"value\[0\]: wanted keys", id="beside what is fine"),
     pytest.param({"a": {b"x"}}, r"value\.a: .* of type set", id="set"),
@@ -131,7 +154,9 @@ UNFIT = [
     pytest.param(UserDict(a=1), "of type UserDict", id="other mapping"),
     pytest.param(object(), "of type object", id="object"),
     pytest.param(
-        _itself(), "value: wanted at most 100 levels, got 'more, or a value that holds itself'", id="itself"
+        _itself(),
+        "value: wanted at most 100 levels, got 'more, or a value that holds itself'",
+        id="itself",
     ),
     pytest.param(_deep(101), "at most 100 levels", id="101 levels"),
     pytest.param(10**5_000, "ValueError", id="5,000 digits"),
@@ -179,13 +204,19 @@ UNREADABLE = [
     pytest.param(GOOD * 2, "no JSON", id="two documents"),
     pytest.param("[" * 100_000 + "]" * 100_000, "no JSON: nested too deeply$", id="100,000 levels"),
     pytest.param(GOOD.replace('"n":12', '"n":NaN'), "no JSON: NaN instead of a number", id="NaN"),
-    pytest.param(GOOD.replace('"n":12', '"n":1e400'), "no JSON: a number that is not finite", id="1e400"),
+    pytest.param(
+        GOOD.replace('"n":12', '"n":1e400'), "no JSON: a number that is not finite", id="1e400"
+    ),
     pytest.param(GOOD.replace('"n":12', '"n":' + "9" * 5_000), "no JSON", id="5,000 digits"),
     pytest.param(
-        GOOD.replace('"n":12', '"n":12,"n":12'), "no JSON: a key that is there twice", id="a key twice"
+        GOOD.replace('"n":12', '"n":12,"n":12'),
+        "no JSON: a key that is there twice",
+        id="a key twice",
     ),
     pytest.param(GOOD.replace('"n":12', '"n":"\\ud800"'), "value.n", id="lone surrogate"),
-    pytest.param(GOOD.replace('"n":12', '"n":' + "[" * 101 + "]" * 101), "100 levels", id="101 levels"),
+    pytest.param(
+        GOOD.replace('"n":12', '"n":' + "[" * 101 + "]" * 101), "100 levels", id="101 levels"
+    ),
     pytest.param(_with(version="left out"), "without", id="no version"),
     pytest.param(_with(version="3"), "without", id="version as text"),
     pytest.param(_with(version=True), "without", id="version that is true"),
@@ -202,7 +233,8 @@ def test_what_cannot_be_read_says_why_and_holds_nothing(data, stated):
 
 
 @pytest.mark.parametrize(
-    "data", ["{}", "[]", "5", '"x"', "null", _with(format="left out"), _with(format="x"), _with(format=[])]
+    "data",
+    ["{}", "[]", "5", '"x"', "null", _with(format="left out"), _with(format="x"), _with(format=[])],
 )
 def test_other_json_is_foreign(data):
     """Whole, and of another program: not to be used, and not damaged either."""
@@ -225,7 +257,9 @@ def test_a_change_of_anything_is_noticed(changes):
         read_document(_with(**changes).encode())
     document = caught.value.document
     assert document.version == changes.get("version", 3)
-    assert document.value == (None if changes.get("value") == "left out" else changes.get("value", VALUE))
+    assert document.value == (
+        None if changes.get("value") == "left out" else changes.get("value", VALUE)
+    )
     assert document.has_value == (changes.get("value") != "left out")
 
 

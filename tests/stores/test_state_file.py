@@ -148,7 +148,10 @@ def test_without_a_listener_the_log_says_it_once(file, path, caplog):
         loaded = file.load()
     ((name, level, line),) = caplog.record_tuples
     assert (name, level) == ("resilient_bridge", logging.WARNING)
-    assert all(stated in line for stated in (str(path), str(loaded.set_aside), "the backup of", loaded.lost))
+    assert all(
+        stated in line
+        for stated in (str(path), str(loaded.set_aside), "the backup of", loaded.lost)
+    )
     assert line.isprintable()
 
 

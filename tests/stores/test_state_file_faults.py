@@ -18,7 +18,15 @@ from resilient_bridge.errors import Executed, StoreError
 from resilient_bridge.stores import StateFile
 from tests.peers.zygote import PYTHON
 from tests.samples import some
-from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, files_in, insert, open_files
+from tests.stores.faulty_disk import (
+    CODES,
+    CrashError,
+    FaultyDisk,
+    failing,
+    files_in,
+    insert,
+    open_files,
+)
 from tests.stores.states import ONE, THREE, TWO, backup_of, is_state
 from tests.stores.test_state_document import JSON
 
@@ -73,8 +81,18 @@ def cuts(data):
 @pytest.mark.requirement("C5")
 @pytest.mark.parametrize(
     ("value", "harm"),
-    [(TWO, lambda data: flips(data, 8)), (TWO, cuts), (LARGE, lambda data: flips(data, 1)), (LARGE, cuts)],
-    ids=["8 bits of every byte", "every length", "a bit of every byte of 4 kB", "every length of 4 kB"],
+    [
+        (TWO, lambda data: flips(data, 8)),
+        (TWO, cuts),
+        (LARGE, lambda data: flips(data, 1)),
+        (LARGE, cuts),
+    ],
+    ids=[
+        "8 bits of every byte",
+        "every length",
+        "a bit of every byte of 4 kB",
+        "every length of 4 kB",
+    ],
 )
 def test_a_damaged_file_gives_the_right_value_or_the_backups(path, fast, heard, value, harm):
     """Threat 35: the value itself, or the older one, told by source and event, with the damaged file kept; nothing else, ever."""
@@ -106,7 +124,9 @@ def test_a_damaged_file_gives_the_right_value_or_the_backups(path, fast, heard, 
 @pytest.mark.parametrize(
     "harm", [lambda data: flips(data, 8), cuts], ids=["8 bits of every byte", "every length"]
 )
-def test_a_damaged_file_without_a_backup_is_never_believed_silently(path, fast, heard, harm, has_check):
+def test_a_damaged_file_without_a_backup_is_never_believed_silently(
+    path, fast, heard, harm, has_check
+):
     """The right value; or one that is called salvaged, which only a check can vouch for; or none, and all is lost: each is told."""
     file = StateFile(path, version=1, check=is_state if has_check else None)
     file.save(CUT)
@@ -123,7 +143,11 @@ def test_a_damaged_file_without_a_backup_is_never_believed_silently(path, fast, 
             assert loaded.lost
             assert len(heard) == 1
             assert loaded.set_aside.read_bytes() == damaged
-            assert loaded.value is None if loaded.source == "new" else isinstance(loaded.value["phase"], str)
+            assert (
+                loaded.value is None
+                if loaded.source == "new"
+                else isinstance(loaded.value["phase"], str)
+            )
         restore(path, files)
     assert found["new"] > 50
     assert (found["salvaged"] > 100) == (has_check and harm is not cuts)
@@ -180,7 +204,9 @@ def test_a_save_may_fail_at_any_call(file, monkeypatch, heard, code, lasting):
         is_saved = raised is None or raised.failure.executed is Executed.MAYBE
         loaded = StateFile(path, version=1).load()
         assert (loaded.source, loaded.lost) == ("file", "")
-        assert loaded.value in ([THREE, TWO] if raised and is_saved else [THREE] if is_saved else [TWO])
+        assert loaded.value in (
+            [THREE, TWO] if raised and is_saved else [THREE] if is_saved else [TWO]
+        )
         assert lasting or files_in(path.parent) == ["state.json", "state.json.backup"]
         file.save(ONE)
         assert file.load().value == ONE
@@ -258,7 +284,9 @@ def test_a_crash_at_any_call_of_a_save_leaves_one_of_the_two(file, path, monkeyp
 
 @pytest.mark.requirement("C5")
 @pytest.mark.parametrize("name", CONDITIONS)
-def test_a_crash_at_any_call_of_a_recovery_loses_neither_value_nor_news(file, path, monkeypatch, name):
+def test_a_crash_at_any_call_of_a_recovery_loses_neither_value_nor_news(
+    file, path, monkeypatch, name
+):
     """The next process finds the same value and the same loss, although nobody was told of it before."""
     value, _ = condition(path, name)
     files = contents(path)
@@ -289,7 +317,9 @@ while True:
 def test_a_process_that_is_killed_loses_nothing_it_acknowledged(path, heard):
     """SIGKILL at any moment, again and again: the last number printed is there, or the one that was being saved."""
     for turn in range(12):
-        writer = subprocess.Popen([*PYTHON, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+        writer = subprocess.Popen(
+            [*PYTHON, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+        )
         try:
             first = int(writer.stdout.readline())
             time.sleep(0.003 * turn)

@@ -42,7 +42,9 @@ def folder_moved(path):
     path.parent.rename(path.parent.with_name("elsewhere"))
 
 
-@pytest.mark.parametrize("way", [removed, moved, folder_removed, folder_moved], ids=lambda way: way.__name__)
+@pytest.mark.parametrize(
+    "way", [removed, moved, folder_removed, folder_moved], ids=lambda way: way.__name__
+)
 def test_d01_a_state_file_that_is_gone_is_written_again(file, path, heard, way):
     """The value that is saved next is there, and the event says what had happened."""
     way(path)
@@ -98,7 +100,9 @@ def test_d02_a_budget_whose_lock_file_is_gone(path):
     with pytest.raises(StoreError), budget.call():
         pytest.fail("it was admitted")
     assert path.read_bytes() == theirs
-    assert SpendBudget(10, path=path).status().spent == 2  # the one that was replaced keeps nobody out
+    assert (
+        SpendBudget(10, path=path).status().spent == 2
+    )  # the one that was replaced keeps nobody out
 
 
 @pytest.mark.parametrize("way", [folder_removed, folder_moved], ids=lambda way: way.__name__)

@@ -107,7 +107,10 @@ def test_a_check_may_return_false(file, path, heard):
     """As a predicate does."""
     picky = StateFile(path, version=1, check=lambda value: value == ONE)
     assert (picky.load().value, len(heard)) == (ONE, 1)
-    assert heard[0].failure.message == f"{path}: wanted a value that passes its check, got one that does not"
+    assert (
+        heard[0].failure.message
+        == f"{path}: wanted a value that passes its check, got one that does not"
+    )
 
 
 @pytest.mark.requirement("C5")
@@ -118,7 +121,11 @@ def test_without_a_backup_the_value_itself_may_do(path, heard):
     path.write_text(path.read_text().replace("plan", "plam"))
     saved_at = read_saved_at(path)
     loaded = file.load()
-    assert (loaded.value, loaded.source, loaded.saved_at) == ({"phase": "plam"}, "salvaged", saved_at)
+    assert (loaded.value, loaded.source, loaded.saved_at) == (
+        {"phase": "plam"},
+        "salvaged",
+        saved_at,
+    )
     assert loaded.lost == "perhaps a part: the checksum is wrong, and the check lets the value pass"
     assert b"plam" in loaded.set_aside.read_bytes()
     (event,) = heard
@@ -134,12 +141,16 @@ def test_a_damaged_backup_may_be_salvaged_too(file, path, heard):
     loaded = file.load()
     assert (loaded.value, loaded.source) == ({"phase": "plam"}, "salvaged")
     assert loaded.set_aside.name.startswith("state.json.backup.damaged-")
-    assert [event.source for event in heard] == ["the value of the backup, although its checksum is wrong"]
+    assert [event.source for event in heard] == [
+        "the value of the backup, although its checksum is wrong"
+    ]
 
 
 def test_a_salvaged_value_may_have_lost_more(path, heard):
     """What an earlier load had lost, and orphans, are told with it."""
-    file = StateFile(path, version=1, check=lambda value: "artifacts" in value, orphans=without_missing)
+    file = StateFile(
+        path, version=1, check=lambda value: "artifacts" in value, orphans=without_missing
+    )
     write(path, value={"artifacts": ["plan.md", "gone.md"]}, lost="an arm")
     path.write_text(path.read_text().replace("plan.md", "plam.md"))
     loaded = file.load()
@@ -241,7 +252,10 @@ def test_a07_a_newer_backup_that_cannot_be_used_changes_nothing(tmp_path, harm):
     path = tmp_path / harm / "state.json"
     file = StateFile(path, version=1, check=is_state)
     write(path, value=ONE)
-    newer = {"value": {"phase": 5} if harm == "refused" else TWO, "saved_at": EPOCH + timedelta(minutes=5)}
+    newer = {
+        "value": {"phase": 5} if harm == "refused" else TWO,
+        "saved_at": EPOCH + timedelta(minutes=5),
+    }
     write(backup_of(path), **newer, version=2 if harm == "later version" else 1)
     if harm == "damaged":
         damage(backup_of(path))
@@ -316,13 +330,16 @@ def test_losses_add_up_until_the_next_save(path, heard):
     write(backup_of(path), value={"artifacts": ["gone.md"]}, lost="a leg")
     path.write_bytes(b"")
     assert (
-        file.load().lost == "what was saved after 2026-03-20T14:32:00.000Z; 1 artifact that is missing; a leg"
+        file.load().lost
+        == "what was saved after 2026-03-20T14:32:00.000Z; 1 artifact that is missing; a leg"
     )
 
 
 def test_a_state_without_orphans_is_as_it_was(path, heard):
     """Nothing is told, and nothing written."""
-    file = StateFile(path, version=1, check=lambda value: "artifacts" in value, orphans=without_missing)
+    file = StateFile(
+        path, version=1, check=lambda value: "artifacts" in value, orphans=without_missing
+    )
     file.save({"artifacts": ["plan.md"]})
     before = path.read_bytes()
     assert file.load().source == "file"
@@ -331,7 +348,9 @@ def test_a_state_without_orphans_is_as_it_was(path, heard):
 
 def test_what_remains_has_to_pass_the_check(path, heard):
     """A state that is nothing without its orphans is no state."""
-    file = StateFile(path, version=1, check=lambda value: bool(value["artifacts"]), orphans=without_missing)
+    file = StateFile(
+        path, version=1, check=lambda value: bool(value["artifacts"]), orphans=without_missing
+    )
     file.save({"artifacts": ["gone.md"]})
     assert (file.load().source, len(heard)) == ("new", 1)
 
@@ -341,7 +360,9 @@ def test_a_search_for_orphans_that_raises_counts_against_the_value(path, heard):
     file = StateFile(path, version=1, orphans=without_missing)
     file.save({"something": "else"})
     assert file.load().source == "new"
-    assert heard[0].failure.message == f"{path}: the search for orphans raised KeyError: 'artifacts'"
+    assert (
+        heard[0].failure.message == f"{path}: the search for orphans raised KeyError: 'artifacts'"
+    )
     assert heard[0].failure.code == "SYS_STATE_DAMAGED"
 
 
@@ -356,7 +377,9 @@ def test_what_remains_is_what_is_checked(path, heard):
 
 
 @pytest.mark.parametrize("answer", [None, ["a"], ("value",), ("value", None)])
-def test_a_function_that_finds_no_orphans_as_wanted_is_the_programs_defect(file, path, heard, answer):
+def test_a_function_that_finds_no_orphans_as_wanted_is_the_programs_defect(
+    file, path, heard, answer
+):
     """ConfigError, and nothing is touched: the file is not to blame."""
     before = path.read_bytes()
     text = rf"StateFile\.orphans: wanted a function that returns the value .*, got 'one that returns {type(answer).__name__}'"

@@ -27,7 +27,11 @@ def test_an_older_version_is_migrated_step_by_step(path, heard):
     write(path, value={"a": 1})
     before = path.read_bytes()
     loaded = StateFile(path, version=3, migrations=MIGRATIONS).load()
-    assert (loaded.value, loaded.source, loaded.saved_at) == ({"a": 1, "one": 1, "two": 2}, "file", EPOCH)
+    assert (loaded.value, loaded.source, loaded.saved_at) == (
+        {"a": 1, "one": 1, "two": 2},
+        "file",
+        EPOCH,
+    )
     assert (path.read_bytes(), heard) == (before, [])
 
 
@@ -71,7 +75,9 @@ def test_a_migration_that_raises_is_a_defect_of_the_program(path, heard):
     before = path.read_bytes()
     with pytest.raises(ZeroDivisionError) as caught:
         StateFile(path, version=2, migrations={1: lambda value: 1 / 0}).load()
-    assert caught.value.__notes__ == [f"migration of {path} from version 1 to 2; the file is as it was"]
+    assert caught.value.__notes__ == [
+        f"migration of {path} from version 1 to 2; the file is as it was"
+    ]
     assert (files_in(path.parent), path.read_bytes(), heard) == (["state.json"], before, [])
 
 
@@ -105,7 +111,9 @@ def test_a_newer_version_alone_is_not_salvaged(path, heard):
     write(path, version=2, value=ONE)
     loaded = StateFile(path, version=1, check=lambda value: True).load()
     assert (loaded.value, loaded.source) == (None, "new")
-    assert read_document(loaded.set_aside.read_bytes()) == Document(version=2, saved_at=EPOCH, value=ONE)
+    assert read_document(loaded.set_aside.read_bytes()) == Document(
+        version=2, saved_at=EPOCH, value=ONE
+    )
 
 
 def test_a_damaged_file_of_another_version_is_not_salvaged(path, heard):

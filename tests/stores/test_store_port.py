@@ -13,7 +13,17 @@ import pytest
 from resilient_bridge.errors import ConfigError, StoreError
 from resilient_bridge.protocol import EntryState
 from tests.redis_server import redis_server_fixture
-from tests.stores.port_suite import DURABLE, PLACES, WALL, backend_fixture, done, ids, now, read, send
+from tests.stores.port_suite import (
+    DURABLE,
+    PLACES,
+    WALL,
+    backend_fixture,
+    done,
+    ids,
+    now,
+    read,
+    send,
+)
 
 
 server = redis_server_fixture(scope="module")
@@ -33,7 +43,11 @@ def _confirm(store, *entries):
 async def test_what_was_accepted_and_not_settled_is_there(backend):
     """Of three accepted sends the settled one is gone, the others come back whole, and the numbers go on."""
     async with backend.opened() as store:
-        sends = [send(1), send(2, coalesce="cursor"), send(7, frame='{"text":"\\u2028 {} %s \U0001f600"}')]
+        sends = [
+            send(1),
+            send(2, coalesce="cursor"),
+            send(7, frame='{"text":"\\u2028 {} %s \U0001f600"}'),
+        ]
         for entry in sends:
             await done(store.put(entry))
         _confirm(store, sends[0])
@@ -112,7 +126,9 @@ async def test_what_was_handed_out(durable):
     async with durable.opened(WALL + 60) as store:
         then = now(WALL + 60)
         found = {entry.seq: entry for entry in store.entries()}
-        assert [found[n].state for n in range(1, 6)] == [EntryState.WRITTEN] * 4 + [EntryState.QUEUED]
+        assert [found[n].state for n in range(1, 6)] == [EntryState.WRITTEN] * 4 + [
+            EntryState.QUEUED
+        ]
         ages = [round(found[n].age(then)) for n in range(1, 6)]
         assert ages == [50, 50, 40, 40, 0]
         assert found[5].written_at is None
@@ -129,7 +145,9 @@ async def test_the_first_mark_counts(durable):
         await done(store.mark(2, WALL + 101))
     async with durable.opened(WALL + 201) as store:
         then = now(WALL + 201)
-        assert [round(entry.age(then)) for entry in sorted(store.entries(), key=lambda e: e.seq)] == [
+        assert [
+            round(entry.age(then)) for entry in sorted(store.entries(), key=lambda e: e.seq)
+        ] == [
             200,
             100,
         ]
@@ -185,7 +203,12 @@ async def test_outcomes_are_remembered(durable):
             store.settle(entry)
     async with durable.opened() as store:
         one, two = store.outcomes()
-        assert (one.key, one.state, one.confirmation, one.frame) == ("key-1", "confirmed", "read", "")
+        assert (one.key, one.state, one.confirmation, one.frame) == (
+            "key-1",
+            "confirmed",
+            "read",
+            "",
+        )
         assert (two.key, two.state, two.reason, two.is_settled) == ("key-2", "dead", "poison", True)
 
 

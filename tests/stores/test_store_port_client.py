@@ -90,9 +90,15 @@ async def test_what_was_not_confirmed_is_sent_again_with_its_key(durable):
         async with _client(bridge.url, durable) as watch:
             assert [receipt.idempotency_key for receipt in watch.client.pending()] == keys
             assert [receipt.state for receipt in watch.client.pending()] == ["written"] * 5
-            assert [await receipt.confirmed(5) for receipt in watch.client.pending()] == ["read"] * 5
+            assert [await receipt.confirmed(5) for receipt in watch.client.pending()] == [
+                "read"
+            ] * 5
         assert [message["payload"]["idempotency_key"] for message in bridge.received] == keys
-        sent = [frame["payload"].get("idempotency_key") for frame in bridge.frames if frame["type"] == "note"]
+        sent = [
+            frame["payload"].get("idempotency_key")
+            for frame in bridge.frames
+            if frame["type"] == "note"
+        ]
         assert sent == keys * 2
 
 
@@ -143,7 +149,9 @@ async def test_a_crash_repeats_nothing_without_saying_so(durable):
         async with _client(bridge.url, crashed) as watch:
             await until(lambda: 22 in watch.ids)
             assert {*before, *watch.ids} == set(range(1, 23))
-            assert all(message.redelivered for message in watch.messages if message.payload["n"] in before)
+            assert all(
+                message.redelivered for message in watch.messages if message.payload["n"] in before
+            )
             assert watch.verdicts == [("RECOVERED", "anchor")]
 
 

@@ -71,9 +71,9 @@ async def test_a_crash_leaves_the_first_64_in_doubt(durable):
         crashed = await durable.crashed()
     async with crashed.opened() as store:
         found = store.session("s")
-        assert [found.was_in_hand(("tool_call", f"m{n}"), "{}") for n in range(4, 69)] == [True] * 64 + [
-            False
-        ]
+        assert [found.was_in_hand(("tool_call", f"m{n}"), "{}") for n in range(4, 69)] == [
+            True
+        ] * 64 + [False]
     async with durable.opened() as store:
         assert not store.session("s").was_in_hand(("tool_call", "m4"), "{}")
 

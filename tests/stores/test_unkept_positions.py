@@ -68,7 +68,10 @@ async def read_all(client, into):
 async def test_the_reader_is_warned_and_goes_on_where_he_was(durable, pause):
     """At most 64 more, then StoreError for each request, told by one event; when the store is back every message comes, once, in order."""
     store, events = durable.store(), []
-    async with BridgeServer() as bridge, rb.BridgeClient(bridge.url, store=store, policy=quick()) as client:
+    async with (
+        BridgeServer() as bridge,
+        rb.BridgeClient(bridge.url, store=store, policy=quick()) as client,
+    ):
         with rb.listen(events.append):
             await client.wait_ready(10)
             had = []
@@ -88,9 +91,14 @@ async def test_the_reader_is_warned_and_goes_on_where_he_was(durable, pause):
             await until(lambda: len(had) == 210)
             assert had == [(n, False) for n in range(1, 211)]
             await until(
-                lambda: any(isinstance(event, StoreChanged) and event.state == "working" for event in events)
+                lambda: any(
+                    isinstance(event, StoreChanged) and event.state == "working" for event in events
+                )
             )
-            assert sum(isinstance(event, StoreChanged) and event.state == "failed" for event in events) == 1
+            assert (
+                sum(isinstance(event, StoreChanged) and event.state == "failed" for event in events)
+                == 1
+            )
             reading.cancel()
             await asyncio.wait([reading])
 

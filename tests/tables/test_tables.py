@@ -93,7 +93,10 @@ def test_a_value_in_milliseconds(row):
     """Read as seconds, and preferred to Retry-After; what is none leaves the word to Retry-After."""
     assert wait_from_headers({"retry-after-ms": row["value"]}, None) == (row["wait"], None)
     wait = 7 if row["wait"] is None else row["wait"]
-    assert wait_from_headers({"retry-after-ms": row["value"], "retry-after": "7"}, None) == (wait, None)
+    assert wait_from_headers({"retry-after-ms": row["value"], "retry-after": "7"}, None) == (
+        wait,
+        None,
+    )
 
 
 @both
@@ -171,7 +174,9 @@ def test_what_is_repeated_after_which_faults(row, form):
     failure = outcome(row, script, form)
     assert name_of(failure and failure.cause) == row["raised"]
     if failure:
-        assert [name_of(earlier.cause) for earlier in failure.history] == row["faults"][: row["calls"] - 1]
+        assert [name_of(earlier.cause) for earlier in failure.history] == row["faults"][
+            : row["calls"] - 1
+        ]
 
 
 @rows("repeated_calls", "faults", "did_not_run")
@@ -222,7 +227,9 @@ def schedule(table: str, name: str) -> rb.Backoff:
 
 def waits_of(table: str, row: dict[str, Any]) -> list[float]:
     """The waits of the row's schedule, up to this row."""
-    column = [one["wait"] for one in TABLES[table]["rows"]["delays"] if one["schedule"] == row["schedule"]]
+    column = [
+        one["wait"] for one in TABLES[table]["rows"]["delays"] if one["schedule"] == row["schedule"]
+    ]
     return column[: row["n"]]
 
 
@@ -231,7 +238,11 @@ def holds_a_delay(table: str, row: dict[str, Any], form: Any) -> None:
     backoff, waits = schedule(table, row["schedule"]), waits_of(table, row)
     assert waits[-1] == row["wait"]
     assert backoff.next(row["n"], None, random.Random(0)) == pytest.approx(row["wait"], rel=1e-12)
-    assert backoff.delays(row["n"]) == backoff.sample(row["n"], seed=1) == pytest.approx(waits, rel=1e-12)
+    assert (
+        backoff.delays(row["n"])
+        == backoff.sample(row["n"], seed=1)
+        == pytest.approx(waits, rel=1e-12)
+    )
     server = Server(*[ConnectionResetError] * row["n"])
     calls = []
 
@@ -242,7 +253,9 @@ def holds_a_delay(table: str, row: dict[str, Any], form: Any) -> None:
     with rb.testing.virtual_time() as clock:
         policy = rb.Policy(rb.Retry(attempts=row["n"] + 1, backoff=backoff))
         assert form.run(policy(form.of(ask), idempotent=True)) == "ok"
-    assert [later - earlier for earlier, later in pairwise(calls)] == pytest.approx(waits, rel=0, abs=1e-9)
+    assert [later - earlier for earlier, later in pairwise(calls)] == pytest.approx(
+        waits, rel=0, abs=1e-9
+    )
     assert clock.slept == pytest.approx(waits, rel=1e-12)
 
 
@@ -291,15 +304,22 @@ def test_a_delay_of_a_specification(row, form):
 def test_a_link_waits_the_delay_of_a_specification(row):
     """A link that is refused again and again waits the schedule; a schedule of a preset is the very one that it holds."""
     backoff, policy = schedule("seed_schedules", row["schedule"]), None
-    name, _, part = TABLES["seed_schedules"]["schedules"][row["schedule"]].get("preset", "").partition(".")
+    name, _, part = (
+        TABLES["seed_schedules"]["schedules"][row["schedule"]].get("preset", "").partition(".")
+    )
     if part == "calls":
-        (retry,) = (layer for layer in getattr(rb.presets, name).calls.layers if isinstance(layer, rb.Retry))
+        (retry,) = (
+            layer for layer in getattr(rb.presets, name).calls.layers if isinstance(layer, rb.Retry)
+        )
         assert retry.backoff == backoff
     elif part:
         policy = getattr(rb.presets, name).reconnect
         assert policy.backoff == backoff
     link = Reconnection(
-        policy or rb.bridge.Reconnect(backoff=backoff), random.Random(0), superseded=(), can_refresh=False
+        policy or rb.bridge.Reconnect(backoff=backoff),
+        random.Random(0),
+        superseded=(),
+        can_refresh=False,
     )
     now, waited = 1000.0, []
     for _ in range(row["n"]):
@@ -333,7 +353,10 @@ def test_every_row_runs():
         marks = getattr(test, "pytestmark", []) if name.startswith("test_") else []
         assert {mark.name for mark in marks} <= {"parametrize"}
         run.update(id(values["row"]) for values in getattr(test, "rows", ()) if "row" in values)
-    sizes = {name: {part: len(of) for part, of in table["rows"].items()} for name, table in TABLES.items()}
+    sizes = {
+        name: {part: len(of) for part, of in table["rows"].items()}
+        for name, table in TABLES.items()
+    }
     assert sizes == SIZES
     every = [row for table in TABLES.values() for part in table["rows"].values() for row in part]
     assert [row for row in every if not run[id(row)]] == []

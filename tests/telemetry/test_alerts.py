@@ -81,7 +81,12 @@ def test_more_a_minute_than_the_threshold_is_an_alert(rule, happen, level, most)
         assert alerts.active().get(rule) != level
         happen()
         raised = alerts_in(seen)[-1]
-        assert (raised.rule, raised.level, raised.value, raised.threshold) == (rule, level, most + 1, most)
+        assert (raised.rule, raised.level, raised.value, raised.threshold) == (
+            rule,
+            level,
+            most + 1,
+            most,
+        )
         assert alerts.active()[rule] == level
         time.advance(59)
         assert rule in alerts.active()
@@ -92,7 +97,8 @@ def test_more_a_minute_than_the_threshold_is_an_alert(rule, happen, level, most)
 
 @pytest.mark.requirement("R19", "X9")
 @pytest.mark.parametrize(
-    ("level", "failed", "total"), [("warning", NUMBERS[0][0], 100), ("critical", NUMBERS[0][1], 100)]
+    ("level", "failed", "total"),
+    [("warning", NUMBERS[0][0], 100), ("critical", NUMBERS[0][1], 100)],
 )
 def test_a_share_of_failed_calls_above_the_threshold_is_an_alert(level, failed, total):
     """Five of a hundred are no more than 5 %; six of 101 are."""
@@ -181,7 +187,11 @@ def test_severity_decides_about_notice_and_alert(severity):
         emit(rb.events.MessageRejected(failure=failure))
         emit(rb.events.MessageRejected(failure=failure))
         standing = alerts.active()
-    serious = severity in (rb.errors.Severity.ERROR, rb.errors.Severity.CRITICAL, rb.errors.Severity.FATAL)
+    serious = severity in (
+        rb.errors.Severity.ERROR,
+        rb.errors.Severity.CRITICAL,
+        rb.errors.Severity.FATAL,
+    )
     alarming = severity in (rb.errors.Severity.CRITICAL, rb.errors.Severity.FATAL)
     assert noticed == ([failure, failure] if serious else [])
     assert standing == ({"failure": "critical"} if alarming else {})
@@ -216,7 +226,9 @@ def test_an_alert_is_a_line_of_the_log_at_its_level(caplog):
         time.advance(61)
         alerts.active()
     changes = [
-        (record.levelname, record.getMessage()) for record in caplog.records if "alert" in record.getMessage()
+        (record.levelname, record.getMessage())
+        for record in caplog.records
+        if "alert" in record.getMessage()
     ]
     assert changes == [
         ("WARNING", "alert hook_failures, warning: 21 is above 20"),

@@ -88,7 +88,9 @@ def test_a_connections_states_are_written(caplog):
     with rb.telemetry.Debug("connection"):
         simulate(outage)
     records = [record for record in caplog.records if record.name == "resilient_bridge.connection"]
-    assert [record.state for record in records if record.event_name == "StateChanged"].count("READY") == 2
+    assert [record.state for record in records if record.event_name == "StateChanged"].count(
+        "READY"
+    ) == 2
     assert {record.bridge for record in records} == {"agent"}
     assert {"Connected", "Disconnected", "ReconnectScheduled", "Resumed"} <= {
         record.event_name for record in records
@@ -130,14 +132,20 @@ async def test_the_three_greps_of_the_specification_find_their_lines(caplog, tmp
         ({}, ()),
         ({"DEBUG": "gasoline:*"}, KINDS),
         ({"DEBUG": "express:*,gasoline:circuit"}, ("circuit",)),
-        ({"DEBUG": "gasoline:*,-gasoline:polling"}, ("connection", "circuit", "escalation", "correlation")),
+        (
+            {"DEBUG": "gasoline:*,-gasoline:polling"},
+            ("connection", "circuit", "escalation", "correlation"),
+        ),
         ({"DEBUG": "1"}, ()),
         ({"DEBUG": "*"}, ()),
         ({"RESILIENT_BRIDGE_DEBUG": "connection, circuit"}, ("connection", "circuit")),
         ({"RESILIENT_BRIDGE_DEBUG": "*"}, KINDS),
         ({"RESILIENT_BRIDGE_DEBUG": "1"}, KINDS),
         ({"RESILIENT_BRIDGE_DEBUG": "0"}, ()),
-        ({"RESILIENT_BRIDGE_DEBUG": "polling", "DEBUG": "gasoline:circuit"}, ("circuit", "polling")),
+        (
+            {"RESILIENT_BRIDGE_DEBUG": "polling", "DEBUG": "gasoline:circuit"},
+            ("circuit", "polling"),
+        ),
     ],
 )
 def test_the_environment_says_which(environment, kinds):
@@ -245,7 +253,9 @@ def test_the_levels_of_the_loggers_are_restored():
 
 def _run(*argv, **environment):
     clean = {
-        key: value for key, value in os.environ.items() if key not in ("DEBUG", "RESILIENT_BRIDGE_DEBUG")
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("DEBUG", "RESILIENT_BRIDGE_DEBUG")
     }
     return subprocess.run(
         [*PYTHON, *argv],
@@ -282,7 +292,9 @@ def test_the_command_line_reads_it():
     assert wrong.returncode == 2
     assert "RESILIENT_BRIDGE_DEBUG" in wrong.stderr
     assert wrong.stdout == ""
-    assert _run("-m", "resilient_bridge", "backoff", "constant(1)", DEBUG="gasoline:*").returncode == 0
+    assert (
+        _run("-m", "resilient_bridge", "backoff", "constant(1)", DEBUG="gasoline:*").returncode == 0
+    )
 
 
 @pytest.mark.parametrize("first_out", [0, 1])

@@ -49,20 +49,30 @@ def test_events_compare_by_content():
     assert hash(one) == hash(events.StateChanged(**fields, reason="user"))
     assert one != events.StateChanged(**fields, reason="dns")
     assert (
-        len({events.Resumed(at=AT, session_id="s", verdict=Verdict.GAP, reason="x") for _ in range(2)}) == 1
+        len(
+            {
+                events.Resumed(at=AT, session_id="s", verdict=Verdict.GAP, reason="x")
+                for _ in range(2)
+            }
+        )
+        == 1
     )
 
 
 def test_a_default_that_can_change_is_made_for_each_event():
     """The channels of one verdict are not those of another."""
-    first, second = (events.Resumed(at=AT, session_id="s", verdict=Verdict.GAP, reason="x") for _ in range(2))
+    first, second = (
+        events.Resumed(at=AT, session_id="s", verdict=Verdict.GAP, reason="x") for _ in range(2)
+    )
     assert first.channels == second.channels
     assert first.channels is not second.channels
 
 
 def test_an_event_reads_as_one_line():
     """What happened first, the time last, enum members by their name."""
-    event = events.Resumed(at=AT, session_id="s1", verdict=Verdict.GAP, reason="truncated", since=AT)
+    event = events.Resumed(
+        at=AT, session_id="s1", verdict=Verdict.GAP, reason="truncated", since=AT
+    )
     assert repr(event) == (
         "Resumed(session_id='s1', verdict=GAP, reason='truncated', replayed=0, since=2026-03-20T14:32:00+00:00, "
         "until=None, proof='', channels={}, at=2026-03-20T14:32:00+00:00)"

@@ -45,7 +45,9 @@ def test_listeners_are_independent():
     assert (first, second) == ([EVENT], [EVENT, EVENT])
 
 
-@pytest.mark.parametrize("error", [ValueError("secret argument"), asyncio.CancelledError(), RecursionError()])
+@pytest.mark.parametrize(
+    "error", [ValueError("secret argument"), asyncio.CancelledError(), RecursionError()]
+)
 def test_a_raising_listener_is_counted_logged_once_and_isolated(caplog, error):
     """The emitter and the next listener do not notice; the log says it once, without the error's text."""
     heard: list[events.Event] = []

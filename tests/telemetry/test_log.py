@@ -18,7 +18,9 @@ AT = datetime(2026, 3, 20, tzinfo=UTC)
 FAILURE = Failure.of("CONN_REFUSED", "connection refused")
 LOUD = [
     (
-        events.ReconnectScheduled(at=AT, attempt=3, wait=5.25, reason="connect_refused", failure=FAILURE),
+        events.ReconnectScheduled(
+            at=AT, attempt=3, wait=5.25, reason="connect_refused", failure=FAILURE
+        ),
         logging.WARNING,
         f"not reached, attempt 3 in 5.25 s: connect_refused: {FAILURE}",
     ),
@@ -133,7 +135,9 @@ TIMED_OUT = Failure.of("CONN_TIMEOUT", cause=TimeoutError())
 LATE = Failure.of("CONN_TIMEOUT", "no answer to the join")
 
 
-@pytest.mark.parametrize(("reason", "level"), [("peer_closed(1001)", "INFO"), ("connect_refused", None)])
+@pytest.mark.parametrize(
+    ("reason", "level"), [("peer_closed(1001)", "INFO"), ("connect_refused", None)]
+)
 def test_l12_a_loss_that_is_soon_over_is_an_info(caplog, reason, level):
     """The default schedule begins within half a second: why the connection was lost is in the log all the same."""
     caplog.set_level(logging.DEBUG, "resilient_bridge")
@@ -163,10 +167,18 @@ def test_sec3_hook_events_that_are_refused_have_a_rate(log, monkeypatch):
     monkeypatch.setattr("resilient_bridge.telemetry.log._rate", LineRate())
     monkeypatch.setattr(current_world(), "monotonic", lambda: clock[0])
     for _ in range(500):
-        emit(events.HookRejected(at=AT, failure=Failure.of("HOOK_VALIDATION_FAILED", "hook event invalid")))
+        emit(
+            events.HookRejected(
+                at=AT, failure=Failure.of("HOOK_VALIDATION_FAILED", "hook event invalid")
+            )
+        )
     assert len(log.records) == 200
     clock[0] += 60
-    emit(events.HookRejected(at=AT, failure=Failure.of("HOOK_VALIDATION_FAILED", "hook event invalid")))
+    emit(
+        events.HookRejected(
+            at=AT, failure=Failure.of("HOOK_VALIDATION_FAILED", "hook event invalid")
+        )
+    )
     assert "300 more lines of HookRejected were omitted within 60 s" in {
         record.getMessage() for record in log.records[200:]
     }

@@ -45,7 +45,9 @@ def lines():
 
 def test_a_give_up_has_its_fields(lines):
     """The text is the message; code, category and what was called stand beside it."""
-    failure = rb.Failure.of("SYS_RATE_LIMITED", details={"provider_id": "anthropic", "http_status": 429})
+    failure = rb.Failure.of(
+        "SYS_RATE_LIMITED", details={"provider_id": "anthropic", "http_status": 429}
+    )
     emit(rb.events.GaveUp(name="ask", failure=failure, seconds=2.5))
     (line,) = lines()
     assert line.pop("event").startswith("gave up on ask")

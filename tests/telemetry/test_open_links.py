@@ -45,7 +45,11 @@ async def test_t01_a_forked_worker_does_not_show_the_links_of_its_parent(kind):
             try:
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 signal.alarm(20)
-                code = 0 if _shown() == [] and rb.telemetry.health_app().status()["status"] == "ready" else 2
+                code = (
+                    0
+                    if _shown() == [] and rb.telemetry.health_app().status()["status"] == "ready"
+                    else 2
+                )
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -71,7 +71,9 @@ class Peer:
 @asynccontextmanager
 async def peer(url: str, **options: Any) -> AsyncIterator[Peer]:
     """A bare connection to that address."""
-    async with connect(url, proxy=None, ping_interval=None, close_timeout=1, **options) as connection:
+    async with connect(
+        url, proxy=None, ping_interval=None, close_timeout=1, **options
+    ) as connection:
         yield Peer(connection)
 
 

@@ -71,7 +71,8 @@ def test_a01_charge_and_then_a_mail_that_is_refused():
             requests.post(f"{url}/{path}", timeout=5).raise_for_status()
 
     with pytest.raises(
-        AssertionError, match=r"request 2 of 2: connection refused: POST /charge was done [23] times"
+        AssertionError,
+        match=r"request 2 of 2: connection refused: POST /charge was done [23] times",
     ):
         assert_sent_at_most_once(order)
     assert_sent_at_most_once(order, allowed=2, faults=[HTTPFault.RESET_BEFORE])
@@ -88,13 +89,17 @@ def test_what_is_reported_is_compared_with_what_was_done():
                 rb.Failure.of("SYS_RATE_LIMITED", "no", executed=rb.errors.Executed.NO)
             )
 
-    with pytest.raises(AssertionError, match="503 after the effect: the caller was told that it did not run"):
+    with pytest.raises(
+        AssertionError, match="503 after the effect: the caller was told that it did not run"
+    ):
         assert_sent_at_most_once(lies)
 
 
 def test_a_check_of_nothing_is_none():
     """A call without an effect, or one that fails without a fault."""
-    with pytest.raises(AssertionError, match="wanted a call with an effect, got 1 requests without one"):
+    with pytest.raises(
+        AssertionError, match="wanted a call with an effect, got 1 requests without one"
+    ):
         assert_sent_at_most_once(lambda url: requests.get(url, timeout=5))
     with pytest.raises(ZeroDivisionError):
         assert_sent_at_most_once(lambda url: 1 // 0)

@@ -281,7 +281,9 @@ def test_callbacks_run_in_the_context_of_who_opened_the_socket():
     async def main(loop):
         name.set("server")
         accepted = []
-        server = await loop.create_server(lambda: accepted.append(Named()) or accepted[-1], "127.0.0.1", 0)
+        server = await loop.create_server(
+            lambda: accepted.append(Named()) or accepted[-1], "127.0.0.1", 0
+        )
         name.set("client")
         _, client = await loop.create_connection(Named, *server.sockets[0].getsockname())
         name.set("somebody else")
@@ -305,7 +307,11 @@ def test_names_of_both_ends_agree():
             assert sock.getsockname() == ours.transport.get_extra_info("sockname")
             assert sock.getsockname() == theirs.transport.get_extra_info("peername")
             assert sock.getpeername() == theirs.transport.get_extra_info("sockname")
-            assert (sock.family, sock.type, sock.fileno()) == (socket.AF_INET, socket.SOCK_STREAM, -1)
+            assert (sock.family, sock.type, sock.fileno()) == (
+                socket.AF_INET,
+                socket.SOCK_STREAM,
+                -1,
+            )
         with pytest.raises(OSError, match="not connected"):
             listener.sockets[0].getpeername()
         return listener.sockets[0].getsockname() == server.transport.get_extra_info("sockname")

@@ -94,7 +94,9 @@ def test_one_line_brings_a_plan_back():
         assert eval(repr(script)) == script
     assert repr(Faults(seed=7)) == "Faults(seed=7, rate=0.1)"
     assert repr(Faults(seed=7, rate=1, until=5)) == "Faults(seed=7, rate=1, until=5)"
-    assert repr(ScriptedFault("abort", link=2, after=5)) == "ScriptedFault('abort', link=2, after=5)"
+    assert (
+        repr(ScriptedFault("abort", link=2, after=5)) == "ScriptedFault('abort', link=2, after=5)"
+    )
     assert len({Faults(seed=seed).plan for seed in SEEDS}) == len(SEEDS)
 
 
@@ -116,7 +118,11 @@ def test_plans_mix_everything():
     kinds = Counter(fault.kind for fault in faults)
     assert len(kinds) == 15
     assert min(kinds.values()) > 10
-    on_links = [fault for fault in faults if fault.kind in {"abort", "fin", "blackhole", "vanish", "garbage"}]
+    on_links = [
+        fault
+        for fault in faults
+        if fault.kind in {"abort", "fin", "blackhole", "vanish", "garbage"}
+    ]
     by_progress = [fault for fault in on_links if fault.at is None]
     assert 0.4 < len(by_progress) / len(on_links) < 0.6
     assert {fault.unit for fault in by_progress} == {"chunk", "byte"}
@@ -184,7 +190,9 @@ def test_faults_on_links(fault, seen):
 )
 def test_faults_at_the_door(kind, seen):
     """While a door is shut, connects fail in its way; then they work."""
-    fired, _, story = strike([ScriptedFault("abort", at=5), ScriptedFault(kind, at=5, seconds=15)], talk)
+    fired, _, story = strike(
+        [ScriptedFault("abort", at=5), ScriptedFault(kind, at=5, seconds=15)], talk
+    )
     assert fired == {"abort": 1, kind: 1}
     assert story.count(seen) >= 2
     assert story[-1] == "echo"
@@ -198,7 +206,9 @@ def test_a_fault_strikes_after_the_kth_chunk_of_the_nth_connection():
         for number in range(4):
             got = 0
             with contextlib.suppress(WebSocketException, OSError):
-                async with connect(url, ping_interval=None, compression=None, close_timeout=1) as ws:
+                async with connect(
+                    url, ping_interval=None, compression=None, close_timeout=1
+                ) as ws:
                     for _ in range(10):
                         await ws.send("x")
                         await ws.recv()
@@ -207,7 +217,10 @@ def test_a_fault_strikes_after_the_kth_chunk_of_the_nth_connection():
         return ends
 
     fired, _, ends = strike(
-        [ScriptedFault("abort", link=2, after=150, unit="byte"), ScriptedFault("abort", link=4, after=5)],
+        [
+            ScriptedFault("abort", link=2, after=150, unit="byte"),
+            ScriptedFault("abort", link=4, after=5),
+        ],
         main,
     )
     assert fired == {"abort": 2}
@@ -225,7 +238,10 @@ def test_progress_that_comes_too_late_meets_no_fault():
         return await talk(loop, url, until=90)
 
     fired, _, story = strike(
-        [ScriptedFault("abort", link=1, after=3), ScriptedFault("blackhole", link=1, after=3, seconds=99)],
+        [
+            ScriptedFault("abort", link=1, after=3),
+            ScriptedFault("blackhole", link=1, after=3, seconds=99),
+        ],
         main,
     )
     assert fired == {}
@@ -256,7 +272,8 @@ def test_the_bridge_is_called_by_name():
 def test_a_bridge_without_a_method_is_spared():
     """A server that cannot do it is not asked, and the fault does not count."""
     fired, _, _ = strike(
-        [ScriptedFault("restart", at=1), ScriptedFault("step_clock", at=2)], server=lambda _: object()
+        [ScriptedFault("restart", at=1), ScriptedFault("step_clock", at=2)],
+        server=lambda _: object(),
     )
     assert fired == {}
 

@@ -153,13 +153,18 @@ def test_a_gap_covers_as_brute_force_says():
             stream.insert(rng.randrange(len(stream) + 1), GAP)
         expected = []
         for n in set(range(1, 13)) - set(stream):
-            smaller = max((i for i, item in enumerate(stream) if item is not GAP and item < n), default=-1)
+            smaller = max(
+                (i for i, item in enumerate(stream) if item is not GAP and item < n), default=-1
+            )
             larger = min(
-                (i for i, item in enumerate(stream) if item is not GAP and item > n), default=len(stream)
+                (i for i, item in enumerate(stream) if item is not GAP and item > n),
+                default=len(stream),
             )
             if GAP not in stream[smaller + 1 : larger]:
                 expected.append(n)
-        assert broken(inbound(range(1, 13), stream)).get("lost", ()) == tuple(sorted(expected)), seed
+        assert broken(inbound(range(1, 13), stream)).get("lost", ()) == tuple(sorted(expected)), (
+            seed
+        )
 
 
 # ---- outbound

@@ -87,7 +87,9 @@ def test_fin_ends_both_streams_after_what_is_in_flight():
             with pytest.raises(ConnectionClosedError) as caught:
                 await pair.client.recv()
             await asyncio.sleep(1)
-            cause = caught.value.__cause__ or EOFError()  # websockets 15 names none for an orderly end
+            cause = (
+                caught.value.__cause__ or EOFError()
+            )  # websockets 15 names none for an orderly end
             return first_frame, pair.received, caught.value.rcvd, type(cause), len(pair.ended)
 
     assert run(main) == ("kept too", ["kept"], None, EOFError, 1)
@@ -158,7 +160,12 @@ def test_half_open_times_out_for_who_wrote():
             await pair.client.send("anybody?")
             with pytest.raises(ConnectionClosedError) as caught:
                 await pair.client.recv()
-            return loop.time() - began, type(caught.value.__cause__), pair.received[:], pair.ended[:]
+            return (
+                loop.time() - began,
+                type(caught.value.__cause__),
+                pair.received[:],
+                pair.ended[:],
+            )
 
     seconds, cause, received, ended = run(main)
     assert seconds == pytest.approx(RETRANSMIT)
@@ -258,7 +265,9 @@ def test_chunks_split_and_merge():
                 sizes.append(len(data))
 
         server = await loop.create_server(Reader, "127.0.0.1", 0)
-        transport, _ = await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+        transport, _ = await loop.create_connection(
+            asyncio.Protocol, *server.sockets[0].getsockname()
+        )
         for _ in range(300):
             transport.write(b"x" * 10)
             await asyncio.sleep(0.0005)

@@ -78,9 +78,14 @@ async def test_an_event_has_its_payload_its_type_and_its_position():
 async def test_the_parts_of_an_event_stand_where_the_paths_say():
     """Dotted paths for type, payload and position; what a payload has beside them stays, and is not changed."""
     payload = {"meta": {"by": "me"}}
-    async with LogBridge(field="meta.seq", type="head.kind", id=None) as server, peer(server) as client:
+    async with (
+        LogBridge(field="meta.seq", type="head.kind", id=None) as server,
+        peer(server) as client,
+    ):
         await server.push(payload)
-        assert await client.heard(1) == [{"meta": {"by": "me", "seq": 1}, "head": {"kind": "event"}}]
+        assert await client.heard(1) == [
+            {"meta": {"by": "me", "seq": 1}, "head": {"kind": "event"}}
+        ]
         assert payload == {"meta": {"by": "me"}}
     async with LogBridge(payload="data.body", id=None) as server, peer(server) as client:
         await server.push(payload)
@@ -125,7 +130,13 @@ async def test_a_frame_asks_for_what_came_after_a_number():
     async with LogBridge(ask=ASK, end="done") as server, peer(server, "last_seq=0") as client:
         await push(server, 3)
         assert numbers(await client.heard(3)) == [1, 2, 3]
-        for frame in ({"type": "resume"}, {"type": "resume", "after": 1}, ["resume"], "no json", b"\x00"):
+        for frame in (
+            {"type": "resume"},
+            {"type": "resume", "after": 1},
+            ["resume"],
+            "no json",
+            b"\x00",
+        ):
             await client.say(frame)
         await client.say({**ASK, "after": {"seq": 1}, "id": "q"})
         assert numbers(await client.heard(3)) == [2, 3, "done"]

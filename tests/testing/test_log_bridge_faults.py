@@ -88,8 +88,12 @@ def test_each_event_arrives_once_and_in_order_or_under_a_gap(case):
     verdicts = set()
     for seed in SEEDS:
         # Spoiled bytes end a client for good (1002): they are the business of other campaigns.
-        plan = tuple(fault for fault in Faults(seed=seed, rate=0.15).plan if fault.kind != "garbage")
-        judged, seen = simulate(story(dialect), seed=seed, faults=Faults(script=plan), server=server)
+        plan = tuple(
+            fault for fault in Faults(seed=seed, rate=0.15).plan if fault.kind != "garbage"
+        )
+        judged, seen = simulate(
+            story(dialect), seed=seed, faults=Faults(script=plan), server=server
+        )
         assert judged.findings() == [], seed
         assert seen[-1] == LAST, seed
         verdicts |= {each for each in seen if isinstance(each, str)}
@@ -103,7 +107,11 @@ def test_what_is_held_is_recovered(case):
     cut = ScriptedFault("abort", at=20)
     judged, seen = simulate(story(dialect), faults=Faults(script=(cut,)), server=server)
     assert judged.findings() == []
-    assert seen == [*range(seen.index("RECOVERED")), "RECOVERED", *range(seen.index("RECOVERED"), LAST + 1)]
+    assert seen == [
+        *range(seen.index("RECOVERED")),
+        "RECOVERED",
+        *range(seen.index("RECOVERED"), LAST + 1),
+    ]
 
 
 @each_row("kind", ["restart", "lose_sessions", "expire_sessions", "truncate_replay", "step_clock"])

@@ -171,7 +171,9 @@ def test_when_every_address_fails():
             with pytest.raises(
                 OSError, match=r"Multiple exceptions: .*No route to host.*Connect call failed"
             ):
-                await loop.create_connection(asyncio.Protocol, "dual.example", 80, happy_eyeballs_delay=delay)
+                await loop.create_connection(
+                    asyncio.Protocol, "dual.example", 80, happy_eyeballs_delay=delay
+                )
         with pytest.raises(ConnectionRefusedError):
             await loop.create_connection(asyncio.Protocol, "localhost", 80)
 

@@ -85,7 +85,10 @@ def test_what_is_wrong_with_a_plan_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"rate: wanted 0 to 1, got 1\.5"):
         Trap("x", rate=1.5)
     trap = Trap(tmp_path / "effects.jsonl", plan="exit0")
-    with pytest.raises(ValueError, match="plan: not possible on this transport: exit0"), trap.http():
+    with (
+        pytest.raises(ValueError, match="plan: not possible on this transport: exit0"),
+        trap.http(),
+    ):
         pass
 
 
@@ -125,14 +128,20 @@ def test_a_strike_over_stdio(strike, tmp_path):
             assert len(client.noise) == 6
         assert bool(client.noise) == (seen or strike is TrapStrike.MIDDLE)
         if strike in {TrapStrike.HANG, TrapStrike.NOISE, TrapStrike.ANSWER}:  # it lives
-            assert seen_by(client, {"name": "order", "arguments": {"marker": "n", "item": ""}}) == "answered"
+            assert (
+                seen_by(client, {"name": "order", "arguments": {"marker": "n", "item": ""}})
+                == "answered"
+            )
         else:
             client.process.wait(5)
     assert client.process.returncode == (1 if "die" in _about(strike) else 0)
     if strike is TrapStrike.AFTER:
         with Pipes(trap.command) as client:
             client.initialize()
-            assert seen_by(client, {"name": "order", "arguments": {"marker": "n", "item": ""}}) == "answered"
+            assert (
+                seen_by(client, {"name": "order", "arguments": {"marker": "n", "item": ""}})
+                == "answered"
+            )
         assert trap.starts() == 2
         assert [effect.call for effect in trap.effects()] == [0, 1]
 
@@ -231,7 +240,9 @@ def test_a_client_that_repeats_blindly_is_caught(tmp_path):
     repeating(lambda: Pipes(trap.command), 4)
     assert [effect.marker for effect in trap.repeats()] == ["m1", "m2"]
     assert [trap.ran(f"m{n}") for n in range(4)] == [1, 2, 2, 1]
-    with pytest.raises(AssertionError, match=r"call 3: order 'm1' was done again \(2 times in all\)"):
+    with pytest.raises(
+        AssertionError, match=r"call 3: order 'm1' was done again \(2 times in all\)"
+    ):
         trap.assert_no_repeats()
     over_http = Trap(tmp_path / "http.jsonl", plan="forgotten,answer,cut,answer,reset,answer")
     with over_http.http() as url:
@@ -276,12 +287,17 @@ async def test_the_official_client_reads_tools_and_hints(tmp_path):
     with trap.http() as url:
         for mode in ("auto", "legacy"):
             async with Client(url, mode=mode) as client:
-                assert client.protocol_version == {"auto": "2026-07-28", "legacy": "2025-11-25"}[mode]
+                assert (
+                    client.protocol_version == {"auto": "2026-07-28", "legacy": "2025-11-25"}[mode]
+                )
                 assert client.server_info is not None
                 assert client.server_info.name == "mcp-trap"
                 tools = {tool.name: tool.annotations for tool in (await client.list_tools()).tools}
                 assert tools["order"] is not None
-                assert [tools["order"].idempotent_hint, tools["order"].destructive_hint] == [False, True]
+                assert [tools["order"].idempotent_hint, tools["order"].destructive_hint] == [
+                    False,
+                    True,
+                ]
                 assert tools["put"] is not None
                 assert tools["put"].idempotent_hint is True
                 assert tools["list_orders"] is not None
@@ -299,7 +315,9 @@ def test_the_command_serves_http_and_judges(tmp_path):
     command = [*PYTHON, "-m", "resilient_bridge.testing.mcp_trap", "--ledger", str(ledger)]
 
     def run(*more: str) -> tuple[int, str]:
-        done = subprocess.run([*command, *more], capture_output=True, text=True, check=False, cwd=ROOT)
+        done = subprocess.run(
+            [*command, *more], capture_output=True, text=True, check=False, cwd=ROOT
+        )
         return done.returncode, done.stdout + done.stderr
 
     serving = [*command, "--http", "0", "--plan", "cut,cut"]
@@ -311,7 +329,9 @@ def test_the_command_serves_http_and_judges(tmp_path):
     wanted = "2 effects; calls: cut 2\ncall 1: order 'm0' was done again (2 times in all)\n"
     assert run("--check") == (1, wanted)
     ledger.write_text(
-        "".join(line for line in ledger.read_text().splitlines(keepends=True) if '"call": 0' in line)
+        "".join(
+            line for line in ledger.read_text().splitlines(keepends=True) if '"call": 0' in line
+        )
     )
     assert run("--check") == (0, "1 effects; calls: cut 1\nnothing was done twice\n")
     assert run("--plan", "no") == (2, run("--plan", "no")[1])
@@ -330,7 +350,16 @@ def test_the_ledger_is_lines_of_json(tmp_path):
     assert lines[1]["strike"] == "cut"
 
 
-ODD = ("a\u2028b", "a\u2029b", "a\x85b", "a\x0b\x0c\x1c\x1d\x1eb", "a\nb\r\nc", "\ud800", "é", "\x00")
+ODD = (
+    "a\u2028b",
+    "a\u2029b",
+    "a\x85b",
+    "a\x0b\x0c\x1c\x1d\x1eb",
+    "a\nb\r\nc",
+    "\ud800",
+    "é",
+    "\x00",
+)
 
 
 @real

@@ -133,7 +133,9 @@ def test_a_client_that_repeats(rb_mcp_trap):
 
 def test_the_package_states_its_plugin():
     """Pytest finds it by the entry point of the distribution."""
-    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][
+        "pytest11"
+    ]
     assert stated == {"resilient_bridge": "resilient_bridge.testing.plugin"}
 
 
@@ -145,7 +147,12 @@ def test_loading_the_plugin_loads_nothing_else():
     )
     clean = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=clean, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.split() == [
         "resilient_bridge",
@@ -171,5 +178,11 @@ def test_the_fixtures_are_listed_with_what_they_are(pytester):
     """`pytest --fixtures` shows the first line of each."""
     shown = pytester.runpytest_subprocess("--fixtures", "-q")
     shown.stdout.fnmatch_lines_random(
-        ["rb_time*", "*Virtual time for the policies of this test*", "rb_events*", "rb_server*", "rb_proxy*"]
+        [
+            "rb_time*",
+            "*Virtual time for the policies of this test*",
+            "rb_events*",
+            "rb_server*",
+            "rb_proxy*",
+        ]
     )

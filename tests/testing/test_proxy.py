@@ -284,7 +284,9 @@ async def test_the_script_serves_connections_in_turn_and_every_serves_the_rest(p
             async with through(proxy) as (reader, _):
                 await until(lambda number=number: proxy.connections == number)
                 proxy.apply(Fault.garbage(b"sound"))
-                ends.append((await reader.read(5) or b"FIN") if ends else (await everything(reader))[1])
+                ends.append(
+                    (await reader.read(5) or b"FIN") if ends else (await everything(reader))[1]
+                )
         assert ends == ["RST", b"sound", b"FIN", b"FIN"]
         proxy.heal()
         async with through(proxy):
@@ -318,7 +320,10 @@ async def test_a_held_direction_stops_reading(peer):
                 for _ in range(1000):
                     writer.write(bytes(2**16))
                     await writer.drain()
-        assert sum(len(p.queue._queue) for link in proxy._links.values() for p in link._pipes.values()) <= 16
+        assert (
+            sum(len(p.queue._queue) for link in proxy._links.values() for p in link._pipes.values())
+            <= 16
+        )
 
 
 async def test_closing_leaves_no_task_and_no_socket(peer):
@@ -341,7 +346,9 @@ async def test_closing_leaves_no_task_and_no_socket(peer):
             await until(lambda number=number: proxy.connections == number)
         await asyncio.sleep(0.02)
         proxy.apply(Fault.black_hole(seconds=60))
-        clients.append(await asyncio.open_connection(proxy.host, proxy.port))  # accepted by the kernel only
+        clients.append(
+            await asyncio.open_connection(proxy.host, proxy.port)
+        )  # accepted by the kernel only
         proxy.refuse(seconds=60)
     for _, writer in clients:
         writer.transport.abort()

@@ -41,7 +41,9 @@ async def _work(policy: rb.Policy) -> list[Any]:
         [getattr(event, name, None) for name in ("at", "name", "wait", "attempt", "seconds")]
         for event in events
     ]
-    for each in facts:  # a difference of two readings of a clock, whose last digits depend on where it began
+    for each in (
+        facts
+    ):  # a difference of two readings of a clock, whose last digits depend on where it began
         each[4] = None if each[4] is None else round(each[4], 6)
     kinds = [type(event).__name__ for event in events]
     return [list(zip(kinds, facts, strict=True)), keys, current_world().new_id()]

@@ -53,7 +53,9 @@ async def test_what_was_pushed_without_a_client_is_replayed():
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [("abort", 1006), ("fin", 1006), ("close", 1013)], ids=["abort", "fin", "close"]
+    ("how", "code"),
+    [("abort", 1006), ("fin", 1006), ("close", 1013)],
+    ids=["abort", "fin", "close"],
 )
 async def test_a_cut_ends_the_link_in_its_way(how, code):
     """A reset and an end of stream have no close frame; a close has the given code. The session stays."""
@@ -115,7 +117,9 @@ async def test_an_expired_session_is_not_found():
         assert await client.closed() == (4404, "session expired")
         async with peer(server.url) as again:
             assert (await again.join("s", resume=True))["payload"]["code"] == "SESS_NOT_FOUND"
-            assert (await again.ask("session_join", {"session_id": "s"}))["type"] == "session_joined"
+            assert (await again.ask("session_join", {"session_id": "s"}))[
+                "type"
+            ] == "session_joined"
 
 
 @pytest.mark.requirement("R4")
@@ -233,7 +237,10 @@ async def test_the_same_seed_gives_the_same_ids():
     """Identity, sessions and messages repeat from run to run."""
 
     async def run():
-        async with BridgeServer(rng=random.Random(7), wall=lambda: 0.0) as server, peer(server.url) as client:
+        async with (
+            BridgeServer(rng=random.Random(7), wall=lambda: 0.0) as server,
+            peer(server.url) as client,
+        ):
             await client.join("s")
             return server.server_id, await server.push("tool_call", {})
 
@@ -249,7 +256,9 @@ async def test_nothing_remains(how):
         warnings.simplefilter("error")
         await server.start()
         if how == "idle TCP":
-            _, writer = await asyncio.open_connection("127.0.0.1", int(server.url.split(":")[2][:-3]))
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", int(server.url.split(":")[2][:-3])
+            )
             await asyncio.sleep(0.01)
             await server.aclose()
             writer.close()

@@ -133,7 +133,11 @@ async def test_a_resume_of_an_unknown_session_is_refused_with_suggestions(memory
     """SESS_NOT_FOUND carries the join's id; a fresh join of the same name then works."""
     client = Voice(memory)
     (answer,) = client.join("s", resume=True)
-    assert (answer["type"], answer["id"], answer["payload"]["code"]) == ("error", client.id, "SESS_NOT_FOUND")
+    assert (answer["type"], answer["id"], answer["payload"]["code"]) == (
+        "error",
+        client.id,
+        "SESS_NOT_FOUND",
+    )
     assert answer["payload"]["suggestions"]
     assert client.say("session_join", {"session_id": "s"})[0]["type"] == "session_joined"
 
@@ -181,7 +185,10 @@ async def test_each_applied_message_is_confirmed_and_stays_in_order(memory):
     client.join()
     for number in range(3):
         (ack,) = client.say("note", {"n": number})
-        assert ack == {"type": "message_ack", "payload": {"message_id": client.id, "status": "applied"}}
+        assert ack == {
+            "type": "message_ack",
+            "payload": {"message_id": client.id, "status": "applied"},
+        }
     assert [message["payload"]["n"] for message in memory.received] == [0, 1, 2]
     assert len(memory.frames) == 5
 
@@ -191,11 +198,15 @@ async def test_a_known_key_is_processed_once_in_five_minutes(memory):
     """Also on another connection and in another session; after the window it counts as new."""
     client = Voice(memory)
     client.join()
-    status = [answer["payload"]["status"] for answer in client.say("note", {"idempotency_key": "k"})]
+    status = [
+        answer["payload"]["status"] for answer in client.say("note", {"idempotency_key": "k"})
+    ]
     memory.clock = 300.0
     other = Voice(memory)
     other.join("other")
-    status += [answer["payload"]["status"] for answer in other.say("note", {"idempotency_key": "k"})]
+    status += [
+        answer["payload"]["status"] for answer in other.say("note", {"idempotency_key": "k"})
+    ]
     assert status == ["applied", "already_processed"]
     assert len(memory.received) == 1
     memory.clock = 300.1

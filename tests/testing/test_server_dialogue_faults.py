@@ -84,7 +84,9 @@ async def test_answers_to_requests_are_replayed_too(memory):
 async def test_a_second_join_on_the_same_connection_pushes_nothing(memory):
     """It is no re-attach."""
     client, _ = await pushed(memory)
-    assert [a["type"] for a in client.say("session_join", {"session_id": "s"})] == ["session_joined"]
+    assert [a["type"] for a in client.say("session_join", {"session_id": "s"})] == [
+        "session_joined"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -105,16 +107,27 @@ async def test_a_replay_can_be_wrong_in_every_way(memory, changes, pushed_frames
     client, (_, *pushes) = await pushed(memory, **changes)
     since = {"since": memory.pushed[1]["timestamp"]}
     answers = [pushes, client.say("request_replay", since), client.say("request_replay")]
-    assert [replayed(answer) if answer else None for answer in answers] == [pushed_frames, asked, asked_all]
+    assert [replayed(answer) if answer else None for answer in answers] == [
+        pushed_frames,
+        asked,
+        asked_all,
+    ]
     as_text = changes.get("replay") == "verbatim_seed" or "replay_entries" in changes
-    entries = [entry for answer in answers for each in answer for entry in each["payload"]["messages"]]
+    entries = [
+        entry for answer in answers for each in answer for entry in each["payload"]["messages"]
+    ]
     assert all(isinstance(entry, str if as_text else dict) for entry in entries)
 
 
 async def test_the_verbatim_buffer_is_emptied_by_an_overflow(memory):
     """And says nothing on re-attach when it is empty."""
     size = (
-        len(json.dumps('{"type":"tool_call","timestamp":"2026-03-20T14:32:05.250Z","payload":{"n":0}}')) + 1
+        len(
+            json.dumps(
+                '{"type":"tool_call","timestamp":"2026-03-20T14:32:05.250Z","payload":{"n":0}}'
+            )
+        )
+        + 1
     )
     client, answers = await pushed(memory, 4, replay="verbatim_seed", replay_bytes=3 * size + 1)
     assert [answer["type"] for answer in answers] == ["session_joined"]
@@ -170,7 +183,8 @@ async def test_acks_can_go_backwards(memory):
 
 
 @pytest.mark.parametrize(
-    ("changes", "count"), [({}, 1), ({"never_pong": True}, 0), ({"pong_twice": True}, 2), ({"slow": 3.0}, 1)]
+    ("changes", "count"),
+    [({}, 1), ({"never_pong": True}, 0), ({"pong_twice": True}, 2), ({"slow": 3.0}, 1)],
 )
 async def test_pongs_can_fail(memory, changes, count):
     """None, two, or late; a pong never has an id."""
@@ -284,7 +298,9 @@ async def test_foreign_entries_are_mixed_in(memory):
 @pytest.mark.parametrize(
     ("dedupes", "says", "applied"), [(True, True, 1), (True, False, 1), (False, True, 2)]
 )
-async def test_b04_a_bridge_that_runs_each_copy_does_not_say_that_it_dedupes(memory, dedupes, says, applied):
+async def test_b04_a_bridge_that_runs_each_copy_does_not_say_that_it_dedupes(
+    memory, dedupes, says, applied
+):
     """The answer to the join says so if it does; with `dedupes=False` a copy is applied again."""
     change(memory, dedupes=dedupes, says_dedupes=says)
     client = Voice(memory)

@@ -181,7 +181,10 @@ async def test_pushing_to_a_client_that_does_not_read_never_hangs(monkeypatch):
 
 async def test_a_poisonous_frame_ends_the_connection():
     """With the scripted code, received by the peer."""
-    async with BridgeServer(poison="drink me", poison_code=1007) as server, peer(server.url) as client:
+    async with (
+        BridgeServer(poison="drink me", poison_code=1007) as server,
+        peer(server.url) as client,
+    ):
         await client.join("s")
         await client.say("note", {"text": "drink me"})
         assert (await client.closed())[0] == 1007

@@ -58,7 +58,9 @@ async def test_health_tells_ready_starting_stopping_and_unreachable_apart():
 
 async def test_an_upgrade_can_be_rejected_with_a_hint():
     """Status, Retry-After and the seed's JSON body are as scripted."""
-    async with BridgeServer(reject_upgrade=429, retry_after="17", reject_code="SESS_NOT_FOUND") as server:
+    async with BridgeServer(
+        reject_upgrade=429, retry_after="17", reject_code="SESS_NOT_FOUND"
+    ) as server:
         with pytest.raises(InvalidStatus) as caught:
             async with peer(server.url):
                 pass

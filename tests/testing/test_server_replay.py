@@ -110,7 +110,12 @@ def test_an_answer_is_one_frame_around_what_was_sent(as_strings):
     texts = ['{"type":"a"}', '{"type":"b"}']
     answer = json.loads(replay_frame(texts, as_strings=as_strings, ident="i", stamp="t"))
     messages = texts if as_strings else [{"type": "a"}, {"type": "b"}]
-    assert answer == {"type": "replay_buffer", "id": "i", "timestamp": "t", "payload": {"messages": messages}}
+    assert answer == {
+        "type": "replay_buffer",
+        "id": "i",
+        "timestamp": "t",
+        "payload": {"messages": messages},
+    }
     assert set(json.loads(replay_frame([], as_strings=as_strings, ident=None, stamp=None))) == {
         "type",
         "payload",
@@ -118,10 +123,13 @@ def test_an_answer_is_one_frame_around_what_was_sent(as_strings):
 
 
 @pytest.mark.parametrize(
-    ("order", "found"), [("live", "b1 a1 c1 a2"), ("timestamp", "c1 a1 b1 a2"), ("type", "a1 b1 c1 a2")]
+    ("order", "found"),
+    [("live", "b1 a1 c1 a2"), ("timestamp", "c1 a1 b1 a2"), ("type", "a1 b1 c1 a2")],
 )
 def test_b02_an_answer_may_be_sorted(order, found):
     """By timestamp, newest first where it is equal, or by timestamp and type; otherwise as it was said."""
-    texts = [json.dumps({"type": name[0], "timestamp": name[1]}) for name in ("b1", "a1", "c1", "a2")]
+    texts = [
+        json.dumps({"type": name[0], "timestamp": name[1]}) for name in ("b1", "a1", "c1", "a2")
+    ]
     parts = [json.loads(text) for text in ordered(texts, order)]
     assert " ".join(each["type"] + each["timestamp"] for each in parts) == found

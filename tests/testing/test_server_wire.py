@@ -10,7 +10,15 @@ import attrs
 import pytest
 
 from resilient_bridge.testing import Behaviour
-from tests.internals.testing import GARBAGE, FrameError, Stamps, decode, new_id, parse_instant, violations
+from tests.internals.testing import (
+    GARBAGE,
+    FrameError,
+    Stamps,
+    decode,
+    new_id,
+    parse_instant,
+    violations,
+)
 from tests.rows import each_row
 from tests.testing.server_peer import frame
 
@@ -18,7 +26,12 @@ from tests.testing.server_peer import frame
 @pytest.mark.requirement("R7")
 def test_every_violation_is_reported_at_once():
     """Four wrong fields give four violations, each with field, constraint and what came."""
-    message = {"type": "Tool Call", "id": "msg-123", "timestamp": "2026-03-20 14:32:00", "payload": []}
+    message = {
+        "type": "Tool Call",
+        "id": "msg-123",
+        "timestamp": "2026-03-20 14:32:00",
+        "payload": [],
+    }
     assert violations(message) == [
         {"field": "type", "constraint": "matches", "received": "Tool Call"},
         {"field": "id", "constraint": "uuid", "received": "msg-123"},
@@ -42,7 +55,9 @@ def test_every_field_is_required():
 @pytest.mark.parametrize("kind", ["tool_call\n", "tool1", "Tool", 5])
 def test_a_type_is_lower_case_letters_and_underscores(kind):
     """`^[a-z_]+$` to the last character, a trailing newline included."""
-    assert [wrong["field"] for wrong in violations({**json.loads(frame("x")), "type": kind})] == ["type"]
+    assert [wrong["field"] for wrong in violations({**json.loads(frame("x")), "type": kind})] == [
+        "type"
+    ]
 
 
 def test_only_a_heartbeat_may_go_without_an_id():
@@ -128,4 +143,6 @@ def test_ids_come_from_the_random_source_of_the_caller():
     first, second = random.Random(1), random.Random(1)
     ids = [new_id(first) for _ in range(50)]
     assert ids == [new_id(second) for _ in range(50)]
-    assert {(uuid.UUID(ident).version, uuid.UUID(ident).variant) for ident in ids} == {(4, uuid.RFC_4122)}
+    assert {(uuid.UUID(ident).version, uuid.UUID(ident).variant) for ident in ids} == {
+        (4, uuid.RFC_4122)
+    }

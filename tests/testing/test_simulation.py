@@ -23,7 +23,9 @@ from tests.internals.testing import EPOCH, SimDeadlock, SimOverrun, Simulation
 def envelope(type):
     """A message as the seed's bridge wants it."""
     ident = "11111111-1111-4111-8111-111111111111"
-    return json.dumps({"type": type, "id": ident, "timestamp": "2026-01-01T00:00:00.000Z", "payload": {}})
+    return json.dumps(
+        {"type": type, "id": ident, "timestamp": "2026-01-01T00:00:00.000Z", "payload": {}}
+    )
 
 
 async def chat(server):
@@ -125,7 +127,9 @@ def test_no_process_and_no_hash_seed_changes_a_run():
         path = os.pathsep.join([str(here.parents[1]), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
         command = [sys.executable, "-c", SCRIPT, str(here)]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout
 
     first = traces("0")
     assert len(set(first.splitlines())) == 12
@@ -143,7 +147,8 @@ def test_a_leaked_task_is_reported():
         asyncio.get_running_loop().leaked = asyncio.create_task(background(), name="heartbeat")
 
     with pytest.raises(
-        SimulationError, match=r"seed=9.*\n.*leaked task: heartbeat \(test_simulation.py:\d+ background"
+        SimulationError,
+        match=r"seed=9.*\n.*leaked task: heartbeat \(test_simulation.py:\d+ background",
     ):
         simulate(main, seed=9)
 
@@ -235,7 +240,9 @@ def test_what_main_raises_comes_out_with_the_seed():
 
     with pytest.raises(KeyError) as caught:
         simulate(main, seed=4)
-    assert caught.value.__notes__ == ["in Simulation(seed=4, faults=None) after 3.000 virtual seconds"]
+    assert caught.value.__notes__ == [
+        "in Simulation(seed=4, faults=None) after 3.000 virtual seconds"
+    ]
 
 
 def test_simulate_is_no_coroutine():

@@ -92,7 +92,9 @@ def test_a_deadlock_is_reported():
     async def main(loop):
         await asyncio.gather(stuck(loop), asyncio.sleep(5))
 
-    with pytest.raises(SimDeadlock, match=r"deadlock after 5\.000 s.*seed=42.*test_timeline\.py:\d+ stuck"):
+    with pytest.raises(
+        SimDeadlock, match=r"deadlock after 5\.000 s.*seed=42.*test_timeline\.py:\d+ stuck"
+    ):
         run(main, seed=42)
 
 
@@ -140,7 +142,11 @@ def test_foreign_threads_are_fenced_off():
             except RuntimeError as error:
                 errors.append(str(error))
 
-        calls = (loop.call_soon_threadsafe, loop.call_soon, lambda callback: loop.call_later(1, callback))
+        calls = (
+            loop.call_soon_threadsafe,
+            loop.call_soon,
+            lambda callback: loop.call_later(1, callback),
+        )
         for call in calls:
             thread = threading.Thread(target=intrude, args=(call,), name="intruder")
             thread.start()
@@ -174,7 +180,9 @@ def test_after_a_stall_arrivals_go_before_timers():
                 order.append("data")
 
         server = await loop.create_server(Reader, "127.0.0.1", 0)
-        transport, _ = await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+        transport, _ = await loop.create_connection(
+            asyncio.Protocol, *server.sockets[0].getsockname()
+        )
         await asyncio.sleep(1)
         loop.call_at(loop.time(), order.append, "first timer")
         transport.write(b"x")
@@ -286,7 +294,10 @@ def test_the_trace_knows_time_and_text():
 
     first = hash_of((1, "a"), (2, "b"))
     assert first == hash_of((1, "a"), (2, "b"))
-    assert len({first, hash_of((1, "a"), (3, "b")), hash_of((1, "a"), (2, "c")), hash_of((1, "a"))}) == 4
+    assert (
+        len({first, hash_of((1, "a"), (3, "b")), hash_of((1, "a"), (2, "c")), hash_of((1, "a"))})
+        == 4
+    )
 
 
 def test_shuffling_is_seeded():

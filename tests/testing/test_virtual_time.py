@@ -205,7 +205,9 @@ def test_it_is_the_time_of_its_context():
     with virtual_time() as outer:
         with virtual_time() as inner:
             inner.advance(100)
-            rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3)))(idempotent=True).call(Server(REFUSED).get)
+            rb.Policy(rb.Retry(backoff=rb.Backoff.constant(3)))(idempotent=True).call(
+                Server(REFUSED).get
+            )
         assert (inner.slept, outer.slept) == ([3], [])
         seen = []
         get = rb.Policy(rb.Deadline(50))(lambda: seen.append(rb.current_attempt().remaining))
@@ -267,7 +269,10 @@ def test_calls_go_as_written(form):
     server = Server()
     error = REFUSED("this one")
     get = rb.Policy(at_once(attempts=9))(form.of(server.get), idempotent=True)
-    with inject(get, error, ConnectionResetError, 503, PASS, REFUSED) as injected, record() as recorded:
+    with (
+        inject(get, error, ConnectionResetError, 503, PASS, REFUSED) as injected,
+        record() as recorded,
+    ):
         assert form.run(get) == "ok"
         assert (injected.calls, server.calls) == (4, 1)
         assert form.run(get) == "ok"
@@ -303,7 +308,9 @@ def test_the_seed_is_that_of_the_time_around(form):
     """Injected inside of virtual time: the same seed, the same waits."""
 
     def waits(seed):
-        get = rb.Policy(rb.Retry(backoff=rb.Backoff.exponential(1)))(form.of(Server().get), idempotent=True)
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.exponential(1)))(
+            form.of(Server().get), idempotent=True
+        )
         with virtual_time(seed=seed) as clock, inject(get, REFUSED, REFUSED, REFUSED):
             form.run(get)
         return clock.slept
@@ -411,9 +418,9 @@ def test_policies_live_by_the_clock_of_a_simulation():
         async def main(server):
             loop, instants = asyncio.get_running_loop(), []
 
-            @rb.Policy(rb.Deadline(100), rb.Retry(attempts=3), rb.Breaker.consecutive(3, open_for=60))(
-                idempotent=True
-            )
+            @rb.Policy(
+                rb.Deadline(100), rb.Retry(attempts=3), rb.Breaker.consecutive(3, open_for=60)
+            )(idempotent=True)
             async def down():
                 instants.append(loop.time())
                 raise ConnectionRefusedError

@@ -28,7 +28,9 @@ def serving(kind):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     match kind:
         case "expired":
-            leaf = AUTHORITY.issue_cert("localhost", not_after=PAST, not_before=PAST - dt.timedelta(days=9))
+            leaf = AUTHORITY.issue_cert(
+                "localhost", not_after=PAST, not_before=PAST - dt.timedelta(days=9)
+            )
         case "wrong-host":
             leaf = AUTHORITY.issue_cert("elsewhere.example")
         case "stranger":

@@ -39,7 +39,9 @@ class Recorder(asyncio.Protocol):
     @contextlib.asynccontextmanager
     async def listening(self, context=None):
         """Be there, on loopback, with TLS if a context is given."""
-        server = await asyncio.get_running_loop().create_server(lambda: self, "127.0.0.1", 0, ssl=context)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: self, "127.0.0.1", 0, ssl=context
+        )
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
@@ -52,7 +54,14 @@ class Recorder(asyncio.Protocol):
 
 def http(status, *headers, body=b""):
     """An HTTP answer as bytes."""
-    lines = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "Connection: close", "", ""]
+    lines = [
+        f"HTTP/1.1 {status}",
+        *headers,
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+        "",
+        "",
+    ]
     return "\r\n".join(lines).encode() + body
 
 
@@ -81,7 +90,11 @@ class HandBridge:
                 answer = self.answer(frame)
                 if answer is not None:
                     await ws.send(json.dumps(answer))
-                if frame["type"] == "heartbeat_ping" and background is None and self.script is not None:
+                if (
+                    frame["type"] == "heartbeat_ping"
+                    and background is None
+                    and self.script is not None
+                ):
                     background = asyncio.create_task(self._run(ws))
         if background is not None:
             background.cancel()

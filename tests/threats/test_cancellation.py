@@ -121,7 +121,11 @@ JOURNEYS = [
     connect_and_leave, send_and_confirm, ask, read, through_a_loss, close_while_down, close_with_much_to_send,
     full_outbox,
 ]  # fmt: skip
-POLICIES = {full_outbox: rb.presets.default.evolve(outbox=rb.bridge.Outbox(max_messages=1, overflow="block"))}
+POLICIES = {
+    full_outbox: rb.presets.default.evolve(
+        outbox=rb.bridge.Outbox(max_messages=1, overflow="block")
+    )
+}
 
 
 def cancelled_at(journey, n):
@@ -153,7 +157,14 @@ def cancelled_at(journey, n):
         assert listener.done() == (client.state == "CLOSED")
         listener.cancel()
         for receipt in receipts:
-            assert receipt.state in {"confirmed", "dropped", "withdrawn", "expired", "unknown", "written"}
+            assert receipt.state in {
+                "confirmed",
+                "dropped",
+                "withdrawn",
+                "expired",
+                "unknown",
+                "written",
+            }
             with suppress(rb.BridgeError):
                 await receipt.confirmed(1)
         if client.state == "CLOSED":
@@ -230,7 +241,10 @@ def test_row_29_a_timeout_of_the_users_own(moment):
             server.behave(acks="each", never_pong=False)
             if moment != "aclose":
                 await client.wait_ready(60)
-                assert await (await client.send("note", {"n": 2})).confirmed(60) in {"applied", "read"}
+                assert await (await client.send("note", {"n": 2})).confirmed(60) in {
+                    "applied",
+                    "read",
+                }
 
     Simulation(3).run(main)
 
@@ -239,7 +253,9 @@ def test_row_29_a_cancelled_send_is_never_delivered():
     """Of 24 sends cancelled while the outbox is full, none is applied later: a cancelled send was not accepted."""
 
     async def main(server):
-        policy = rb.presets.default.evolve(outbox=rb.bridge.Outbox(max_messages=1, overflow="block"))
+        policy = rb.presets.default.evolve(
+            outbox=rb.bridge.Outbox(max_messages=1, overflow="block")
+        )
         async with rb.BridgeClient(server.url, policy=policy) as client:
             await client.wait_ready(10)
             await server.cut("abort", seconds=20)

@@ -32,7 +32,10 @@ async def refused(kind, caplog, **options):
     """Meet a server with that certificate: FAILED at once, everything said, nothing sent. Its failure."""
     caplog.set_level(logging.WARNING)
     context = serving("self-signed" if kind == "pin" else kind)
-    async with Recorder().listening(context) as server, FaultProxy("127.0.0.1", server.port) as door:
+    async with (
+        Recorder().listening(context) as server,
+        FaultProxy("127.0.0.1", server.port) as door,
+    ):
         url = f"wss://localhost:{door.port}/ws"
         async with Watch(url, token=CANARY, policy=quick(), **options) as watch:
             await watch.until(lambda: watch.client.state == "FAILED", 5)

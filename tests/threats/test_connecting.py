@@ -150,7 +150,9 @@ async def test_row_19_accept_then_close(server, code, step):
     async with Watch(server.url) as watch:
         await asyncio.sleep(600)
         times = [at - server.connect_times[0] for at in server.connect_times]
-        per_minute = [sum(60 * minute <= at < 60 * (minute + 1) for at in times) for minute in range(10)]
+        per_minute = [
+            sum(60 * minute <= at < 60 * (minute + 1) for at in times) for minute in range(10)
+        ]
         if (code, step) != (
             1006,
             "accept",

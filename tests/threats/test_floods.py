@@ -43,7 +43,9 @@ async def test_row_05_a_frame_of_50_mb():
         assert (
             memory() - before < 130_000_000
         )  # the server's own copies; ours would be as much again, and its text
-        (loss,) = [event.failure for event in watch.events if getattr(event, "failure", None) is not None][:1]
+        (loss,) = [
+            event.failure for event in watch.events if getattr(event, "failure", None) is not None
+        ][:1]
         assert loss.code == "PROTO_MESSAGE_TOO_BIG"
         assert loss.details["close_code"] == 1009
         assert loss.details["close_by"] == "us"
@@ -57,7 +59,10 @@ async def flood(bridge, ws):
     for first in range(0, 150_000, 50):
         if ws.transport.is_closing():
             return
-        texts = [b'{"type":"tick","id":"t%d","payload":{"n":%d}}' % (n, n) for n in range(first, first + 50)]
+        texts = [
+            b'{"type":"tick","id":"t%d","payload":{"n":%d}}' % (n, n)
+            for n in range(first, first + 50)
+        ]
         ws.transport.write(b"".join(b"\x81" + bytes([len(text)]) + text for text in texts))
         await ws.drain()
         bridge.sent = first + 50
@@ -130,7 +135,9 @@ async def test_row_05_an_upgrade_of_one_byte_at_a_time():
                 await asyncio.sleep(0.01)
 
     policy = quick(
-        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.02), connect_timeout=0.3, attempts=None)
+        reconnect=rb.bridge.Reconnect(
+            backoff=rb.Backoff.constant(0.02), connect_timeout=0.3, attempts=None
+        )
     )
     handlers = []
 

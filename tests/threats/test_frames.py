@@ -145,7 +145,9 @@ async def test_row_02_what_we_send(server, depth):
 @simulated
 async def test_row_03_numbers(server, name):
     """NaN, Infinity, 1e400 and an integer of 5,000 digits are typed errors, although json would read three of them."""
-    await survives(server, [GARBAGE[name], GARBAGE[name].replace('"payload": {', '"payload": {"y": [1], ')])
+    await survives(
+        server, [GARBAGE[name], GARBAGE[name].replace('"payload": {', '"payload": {"y": [1], ')]
+    )
 
 
 @simulated
@@ -238,7 +240,9 @@ def hostile_frame(rng, ids):
     if rng.random() < 0.5:
         body["id"] = rng.choice(["", "x", *ids])
     if rng.random() < 0.5:
-        body["timestamp"] = rng.choice(["", "x", "9999-99-99T99:99:99Z", "2026-01-01T00:00:00Z", "\u0661"])
+        body["timestamp"] = rng.choice(
+            ["", "x", "9999-99-99T99:99:99Z", "2026-01-01T00:00:00Z", "\u0661"]
+        )
     return json.dumps(body)
 
 

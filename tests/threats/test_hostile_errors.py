@@ -262,7 +262,13 @@ async def test_row_45_from_on_gap(server, kind):
 def test_row_45_in_classify(kind):
     """`classify` and every form of its verdict accept each of them, in bounded size."""
     failure = rb.classify(HOSTILE[kind]())
-    for text in (str(failure), repr(failure), failure.explain(), failure.to_llm(), repr(failure.to_dict())):
+    for text in (
+        str(failure),
+        repr(failure),
+        failure.explain(),
+        failure.to_llm(),
+        repr(failure.to_dict()),
+    ):
         assert 0 < len(text) < 50_000
     error = rb.errors.error_for(failure)
     assert str(error)

@@ -105,7 +105,9 @@ def test_row_21_cut_between_any_two_bytes():
                 lambda link: link.cut_after(after, how, way) if link.number == 2 else None
             )
             async with Watch(server.url, session_id="s") as watch:
-                await watch.until(lambda: watch.client.state == "READY" or watch.losses or watch.waits, 60)
+                await watch.until(
+                    lambda: watch.client.state == "READY" or watch.losses or watch.waits, 60
+                )
                 await exchange(server, watch)
 
         Simulation(after).run(main)

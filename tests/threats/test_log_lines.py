@@ -15,10 +15,10 @@ import resilient_bridge as rb
 from tests.threats.watching import Watch, refuse_with, simulated
 
 
-FORGED = (
-    "bye\n2026-01-01 00:00:00 ERROR root: forged\r\x1b[31mred\x1b[0m\x00\x07\x85\u2028\u2029\x9b31m\u202eevil"
-)
-CONTROL = [chr(code) for code in (*range(32), 127, *range(128, 160), 0x2028, 0x2029, 0x202E, 0x2066)]
+FORGED = "bye\n2026-01-01 00:00:00 ERROR root: forged\r\x1b[31mred\x1b[0m\x00\x07\x85\u2028\u2029\x9b31m\u202eevil"
+CONTROL = [
+    chr(code) for code in (*range(32), 127, *range(128, 160), 0x2028, 0x2029, 0x202E, 0x2066)
+]
 
 
 def assert_one_line(text, allowed=""):
@@ -80,14 +80,22 @@ async def test_row_46_a_refusal(server, caplog, way):
         await watch.ready()
         await refuse_with(server, way, FORGED)
         await asyncio.sleep(20)
-        errors = [await raised_by(watch.client.wait_ready(1)), await raised_by(watch.client.send("note", {}))]
+        errors = [
+            await raised_by(watch.client.wait_ready(1)),
+            await raised_by(watch.client.send("note", {})),
+        ]
         assert any(errors)
-        assert "forged" in watch.client.health().failure.explain()  # it is shown, and it is harmless
+        assert (
+            "forged" in watch.client.health().failure.explain()
+        )  # it is shown, and it is harmless
         assert_all_is_one_line(watch, caplog, *errors)
 
 
 FRAMES = {
-    "error": {"type": "error", "payload": {"code": FORGED, "message": FORGED, "suggestions": [FORGED]}},
+    "error": {
+        "type": "error",
+        "payload": {"code": FORGED, "message": FORGED, "suggestions": [FORGED]},
+    },
     "type": {"type": FORGED, "payload": {}},
     "id": {"type": "tool_call", "id": FORGED, "payload": {}},
     "conflict": {"type": "tool_call", "id": FORGED, "payload": {"x": 1}},

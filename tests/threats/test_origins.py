@@ -62,7 +62,12 @@ async def test_row_41_redirect_from_wss_to_ws(scheme):
             answer = http("302 Found", f"Location: {target}")
             async with Recorder(answer).listening(serving("good")) as bridge:
                 url = f"wss://localhost:{bridge.port}/ws"
-                options = {"headers": HEADERS, "token": CANARY, "ssl": trusting(), "policy": quick()}
+                options = {
+                    "headers": HEADERS,
+                    "token": CANARY,
+                    "ssl": trusting(),
+                    "policy": quick(),
+                }
                 async with Watch(url, **options) as watch:
                     await refused(watch, "CONN_REDIRECT_REFUSED")
                 assert bridge.connections == 1
@@ -74,7 +79,9 @@ async def test_row_41_redirect_within_the_origin():
     """A redirect that stays inside the origin is followed, with the credentials; a circle of them ends."""
     async with Recorder().listening() as bridge:
         bridge.answer = http("307 Temporary Redirect", "Location: /elsewhere?x=1")
-        async with Watch(f"ws://127.0.0.1:{bridge.port}/ws", headers=HEADERS, policy=quick()) as watch:
+        async with Watch(
+            f"ws://127.0.0.1:{bridge.port}/ws", headers=HEADERS, policy=quick()
+        ) as watch:
             failure = await refused(watch, "CONN_REDIRECT_REFUSED")
             assert "wanted at most 5" in failure.explain()
         assert bridge.connections == 6  # the first, and five that were followed
@@ -148,7 +155,9 @@ async def test_row_42_this_machine_is_no_network(host):
 @simulated
 async def test_row_42_unless_explicitly_allowed(server, allowed):
     """`allow_plaintext_credentials=True` is the one way to do it anyway, by a name of the simulated world."""
-    policy = rb.presets.default.evolve(reconnect=rb.bridge.Reconnect(allow_plaintext_credentials=allowed))
+    policy = rb.presets.default.evolve(
+        reconnect=rb.bridge.Reconnect(allow_plaintext_credentials=allowed)
+    )
     server.token = CANARY
     url = server.url.replace("127.0.0.1", "bridge.test")
     async with Watch(url, token=CANARY, policy=policy) as watch:

@@ -27,7 +27,10 @@ NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/loca
 @pytest.mark.parametrize("status", [502, 503, 504, 500, 429, 408, 425])
 async def test_row_22_a_refused_upgrade_that_passes(status):
     """What a proxy says while its backend is away is told as it is, tried again, and over when the backend is back."""
-    async with BridgeServer(reject_upgrade=status) as server, Watch(server.url, policy=quick()) as watch:
+    async with (
+        BridgeServer(reject_upgrade=status) as server,
+        Watch(server.url, policy=quick()) as watch,
+    ):
         await watch.until(lambda: watch.waits)
         (event, *_) = watch.of(ReconnectScheduled)
         assert event.failure.details["http_status"] == status
@@ -43,7 +46,10 @@ async def test_row_22_a_refused_upgrade_that_passes(status):
 @pytest.mark.parametrize("status", [426, 400, 404, 405, 410, 501])
 async def test_row_22_a_refused_upgrade_that_lasts(status):
     """What another attempt cannot change ends the client at once, with the status in the error."""
-    async with BridgeServer(reject_upgrade=status) as server, Watch(server.url, policy=quick()) as watch:
+    async with (
+        BridgeServer(reject_upgrade=status) as server,
+        Watch(server.url, policy=quick()) as watch,
+    ):
         await watch.until(lambda: watch.client.state == "FAILED")
         with pytest.raises(rb.BridgeError) as caught:
             await watch.client.wait_ready(1)
@@ -82,9 +88,7 @@ async def test_row_22_answers_of_a_broken_proxy(answer):
         assert len(failure.explain()) < 10_000
 
 
-PATIENCE = (
-    1.5  # x05: seconds of a proxy without a byte; ten times a heartbeat, which may be late on a busy machine
-)
+PATIENCE = 1.5  # x05: seconds of a proxy without a byte; ten times a heartbeat, which may be late on a busy machine
 
 
 class IdleCut:
@@ -127,7 +131,9 @@ class IdleCut:
                 if idle >= self._seconds:
                     self.cuts += 1
                     break
-                await asyncio.wait(pipes, timeout=self._seconds - idle, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    pipes, timeout=self._seconds - idle, return_when=asyncio.FIRST_COMPLETED
+                )
         except asyncio.CancelledError:
             pass
         finally:
@@ -253,7 +259,9 @@ async def test_row_22_nginx_without_a_backend(tmp_path):
         Watch(f"ws://127.0.0.1:{front}/ws", policy=quick()) as watch,
     ):
         await watch.until(lambda: len(watch.waits) >= 2)
-        assert {event.failure.details.get("http_status") for event in watch.of(ReconnectScheduled)} == {502}
+        assert {
+            event.failure.details.get("http_status") for event in watch.of(ReconnectScheduled)
+        } == {502}
         async with BridgeServer(port=port):
             await watch.ready(15)
             await watch.client.aclose()

@@ -119,7 +119,9 @@ async def test_row_12_a_replay_without_a_request(server):
         await watch.until(lambda: watch.ids == [1, 2])
         forged = {"type": "tool_call", "id": "x", "payload": {"n": 66}}
         for _ in range(100):
-            await server.push_raw(json.dumps({"type": "replay_buffer", "payload": {"messages": [forged]}}))
+            await server.push_raw(
+                json.dumps({"type": "replay_buffer", "payload": {"messages": [forged]}})
+            )
         await push(server, 3)
         await watch.until(lambda: 3 in watch.ids)
         assert watch.ids == [1, 2, 3]
@@ -255,7 +257,9 @@ async def test_row_13_a_replay_that_is_none(server, messages):
         await server.cut("abort", seconds=2)
         await push(server, 2)
         await watch.until(lambda: watch.client.state == "REPLAYING", 60)
-        await server.push_raw(json.dumps({"type": "replay_buffer", "payload": {"messages": messages}}))
+        await server.push_raw(
+            json.dumps({"type": "replay_buffer", "payload": {"messages": messages}})
+        )
         await watch.recovered(2)
         assert watch.verdicts[0][0] != "RECOVERED"
         assert watch.of(MessageRejected)
@@ -285,7 +289,9 @@ async def test_row_14_session_expired_after_the_grace(server):
         assert watch.verdicts == [("GAP", "new_session")]
         assert watch.client.session_id != old
         assert len(server.connect_times) == 2  # one to lose, one to win: no loop
-        assert await receipt.confirmed(10) == "applied"  # never handed out, so it may go to the new session
+        assert (
+            await receipt.confirmed(10) == "applied"
+        )  # never handed out, so it may go to the new session
         assert [message["payload"]["n"] for message in server.received] == [7]
 
 

@@ -79,8 +79,12 @@ async def test_row_26_garbage_is_no_number(server, status, header):
         await watch.until(lambda: len(watch.waits) >= 4, 300)
         assert all(0 < wait <= 30 for wait in watch.waits)
         if status == 429:
-            assert min(watch.waits[1:]) >= 5  # without a hint it still waits longer than after a plain loss
-        codes = {event.failure.details.get("http_status") for event in watch.of(ReconnectScheduled)[1:]}
+            assert (
+                min(watch.waits[1:]) >= 5
+            )  # without a hint it still waits longer than after a plain loss
+        codes = {
+            event.failure.details.get("http_status") for event in watch.of(ReconnectScheduled)[1:]
+        }
         assert codes == {status}
         server.behave(reject_upgrade=None, retry_after=None)
         await watch.recovered(2, within=200)

@@ -8,14 +8,26 @@ from pathlib import Path
 
 
 HERE = Path(__file__).parent
-IN_SCOPE = {*range(1, 6), *range(7, 16), *range(18, 25), 26, 27, *range(29, 32), *range(40, 44), 45, 46}
+IN_SCOPE = {
+    *range(1, 6),
+    *range(7, 16),
+    *range(18, 25),
+    26,
+    27,
+    *range(29, 32),
+    *range(40, 44),
+    45,
+    46,
+}
 _NAME = re.compile(r"test_row_(\d\d)_[a-z0-9_]+")
 
 
 def _tests():
     for path in sorted(HERE.glob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith(
+                "test_"
+            ):
                 yield path, node
 
 

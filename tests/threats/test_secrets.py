@@ -51,7 +51,9 @@ def forms_of(value):
         yield repr(value.args)
     if isinstance(value, BaseException):
         yield "".join(traceback.format_exception(value))
-        yield "".join(traceback.TracebackException.from_exception(value, capture_locals=False).format())
+        yield "".join(
+            traceback.TracebackException.from_exception(value, capture_locals=False).format()
+        )
     if isinstance(value, rb.Failure):
         yield from (value.explain(), value.to_llm(), repr(value.to_dict()), repr(value.to_mcp()))
         yield json.dumps(value.to_dict())
@@ -321,9 +323,9 @@ async def test_row_40_a_callable_that_raises_it(server, everything, what):
             for text in (str(error), repr(error))
         ]
         assert_no_canary([*texts, *(record.getMessage() for record in everything.records)])
-        assert {event.failure.code for event in watch.events if getattr(event, "failure", None)} == {
-            "AUTH_REFRESH_FAILED"
-        }
+        assert {
+            event.failure.code for event in watch.events if getattr(event, "failure", None)
+        } == {"AUTH_REFRESH_FAILED"}
 
 
 @pytest.mark.parametrize(

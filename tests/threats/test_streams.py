@@ -58,7 +58,9 @@ async def test_row_07_same_id_with_another_payload(server):
         await server.push("tool_call", {"n": 4})
         await watch.until(lambda: 4 in watch.ids)
         assert watch.ids == [1, 3, 4]
-        assert [(event.type, event.id) for event in watch.of(DuplicateConflict)] == [("tool_call", "one")]
+        assert [(event.type, event.id) for event in watch.of(DuplicateConflict)] == [
+            ("tool_call", "one")
+        ]
 
 
 @simulated
@@ -88,7 +90,9 @@ async def test_row_08_equal_timestamps_around_a_loss(server, replay, idless):
 
     async def some(*numbers):
         for number in numbers:
-            await push(server, number, type="stream_chunk" if idless and number % idless else "tool_call")
+            await push(
+                server, number, type="stream_chunk" if idless and number % idless else "tool_call"
+            )
 
     async with Watch(server.url) as watch:
         await watch.ready()
@@ -123,7 +127,9 @@ async def test_row_09_impossible_years(server, mode, count):
         assert watch.ids == [*range(1, 3 + count), 104, 105, 106]
         assert watch.verdicts == [("RECOVERED", "anchor")]
         asked = [
-            frame["payload"].get("since") for frame in server.frames if frame["type"] == "request_replay"
+            frame["payload"].get("since")
+            for frame in server.frames
+            if frame["type"] == "request_replay"
         ]
         assert asked
         assert all(since is None or since < "2026-01-02" for since in asked)

@@ -55,7 +55,9 @@ async def until(condition, within=30.0):
     while not (value := condition()):
         spent = loop.time() - started
         if spent > within:
-            raise AssertionError(f"still not so after {within:g} s: {inspect.getsource(condition).strip()}")
+            raise AssertionError(
+                f"still not so after {within:g} s: {inspect.getsource(condition).strip()}"
+            )
         await asyncio.sleep(max(0.01, spent / 50))  # closely at first, then 2 % late at most
     return value
 
@@ -141,7 +143,9 @@ class Watch:
     @property
     def failures(self):
         """The failure codes of every attempt that was followed by another."""
-        return [event.failure.code for event in self.of(ReconnectScheduled) if event.failure is not None]
+        return [
+            event.failure.code for event in self.of(ReconnectScheduled) if event.failure is not None
+        ]
 
     @property
     def waits(self):
@@ -165,7 +169,9 @@ class Watch:
 
     async def recovered(self, joins, within=90.0):
         """READY after so many joins in all."""
-        await self.until(lambda: self.joins >= joins and self.client.state is BridgeState.READY, within)
+        await self.until(
+            lambda: self.joins >= joins and self.client.state is BridgeState.READY, within
+        )
 
 
 async def push(server, *numbers, type="tool_call", **options):

@@ -46,7 +46,9 @@ class Recorder(asyncio.Protocol):
 
     @contextlib.asynccontextmanager
     async def listening(self, context: ssl.SSLContext | None = None) -> AsyncIterator[Recorder]:
-        server = await asyncio.get_running_loop().create_server(lambda: self, "127.0.0.1", 0, ssl=context)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: self, "127.0.0.1", 0, ssl=context
+        )
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
@@ -113,7 +115,9 @@ def serving(authority, tmp_path_factory) -> Callable[[str], ssl.SSLContext]:
 
     kinds: dict[str, Callable[[], ssl.SSLContext]] = {
         "good": lambda: issued(authority),
-        "expired": lambda: issued(authority, not_after=past, not_before=past - dt.timedelta(days=9)),
+        "expired": lambda: issued(
+            authority, not_after=past, not_before=past - dt.timedelta(days=9)
+        ),
         "wrong-host": lambda: issued(authority, "elsewhere.example"),
         "stranger": lambda: issued(trustme.CA()),
         "self-signed": lambda: self_signed(now + dt.timedelta(days=9)),
@@ -205,7 +209,9 @@ async def _raw_server(after_upgrade):
     async def talk(reader, writer):
         request = await reader.readuntil(b"\r\n\r\n")
         key = next(
-            line[19:] for line in request.split(b"\r\n") if line.lower().startswith(b"sec-websocket-key: ")
+            line[19:]
+            for line in request.split(b"\r\n")
+            if line.lower().startswith(b"sec-websocket-key: ")
         )
         accept = base64.b64encode(hashlib.sha1(key + GUID).digest())
         writer.write(

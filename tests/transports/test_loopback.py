@@ -9,7 +9,8 @@ from tests.rows import each_row
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST.", "a.localhost", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"]
+    "host",
+    ["localhost", "LOCALHOST.", "a.localhost", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"],
 )
 def test_loopback_is_this_machine(host):
     """Every way to write this machine that needs no DNS counts as loopback."""

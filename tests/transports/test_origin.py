@@ -31,12 +31,16 @@ def test_a_credential_needs_encryption(url, headers, has_credentials):
     """A credential is found in the caller's word, in the URL and in a header, and refused without being shown."""
     with pytest.raises(InsecureURLError) as caught:
         refuse_credentials(parse_url(url), headers, has_credentials=has_credentials)
-    assert str(caught.value) == "url: wanted wss:// to carry credentials, got ws://bridge.example:80"
+    assert (
+        str(caught.value) == "url: wanted wss:// to carry credentials, got ws://bridge.example:80"
+    )
 
 
 def test_no_credential_needs_none():
     """A link without credentials may be plain."""
-    assert refuse_credentials(parse_url("ws://h/"), [("X-Trace", "1")], has_credentials=False) is None
+    assert (
+        refuse_credentials(parse_url("ws://h/"), [("X-Trace", "1")], has_credentials=False) is None
+    )
 
 
 @each_row(
@@ -60,7 +64,9 @@ def test_an_unreadable_url_keeps_its_secrets(url):
         parse_url(url)
     error: BaseException | None = caught.value
     assert error.__suppress_context__
-    assert not {"canary", "ary", "can"} & set(str(error).replace("@", " ").replace("/", " ").split())
+    assert not {"canary", "ary", "can"} & set(
+        str(error).replace("@", " ").replace("/", " ").split()
+    )
     assert "canary" not in repr(error)
 
 
@@ -95,7 +101,9 @@ def test_a_redirect_within_the_origin_keeps_our_credentials(location, leads_to):
 )
 def test_a_redirect_out_of_the_origin_is_refused(location):
     """Another scheme, host or port, or an unreadable location, is refused."""
-    with pytest.raises(RedirectRefusedError, match=r"^redirect refused: wanted a url inside wss://h:8, got "):
+    with pytest.raises(
+        RedirectRefusedError, match=r"^redirect refused: wanted a url inside wss://h:8, got "
+    ):
         redirect_within("wss://u:p@h:8/a/b", location)
 
 

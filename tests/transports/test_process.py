@@ -50,10 +50,15 @@ async def leaving_nothing():
 
     def descriptors() -> int:
         # uvloop opens /dev/null with the first child of a loop, and closes it with the loop.
-        return len([one for one in Path("/proc/self/fd").iterdir() if os.path.realpath(one) != os.devnull])
+        return len(
+            [one for one in Path("/proc/self/fd").iterdir() if os.path.realpath(one) != os.devnull]
+        )
 
     gc.collect()
-    fds, tasks = descriptors(), asyncio.all_tasks()  # some of an earlier test may still be about to end
+    fds, tasks = (
+        descriptors(),
+        asyncio.all_tasks(),
+    )  # some of an earlier test may still be about to end
     yield
     assert not asyncio.all_tasks() - tasks
     assert descriptors() == fds
@@ -80,7 +85,10 @@ async def test_a_child_that_listens_ends_by_itself():
         assert is_running(witness.child.pid)
     assert (witness.child.returncode, is_reaped(witness.child.pid)) == (0, True)
     assert (witness.child.loss, witness.losses) == (None, 0)
-    assert repr(witness.child) == f"<ChildProcess {Path(sys.executable).name} pid={witness.child.pid} closed>"
+    assert (
+        repr(witness.child)
+        == f"<ChildProcess {Path(sys.executable).name} pid={witness.child.pid} closed>"
+    )
 
 
 @pytest.mark.real
@@ -134,7 +142,9 @@ async def test_what_moved_to_a_session_of_its_own_does_not_hold_the_end_up():
     """It is not ours to end; but although it holds all pipes, and a line waits in one, nothing of ours stays open."""
     script = "import subprocess, time; p = subprocess.Popen(['sleep', '600'], start_new_session=True); print(p.pid, flush=True)"
     with contextlib.ExitStack() as after:
-        async with running(command=(*CHILD[:3], "-c", f"{script}; time.sleep(600)"), seconds=0.1) as witness:
+        async with running(
+            command=(*CHILD[:3], "-c", f"{script}; time.sleep(600)"), seconds=0.1
+        ) as witness:
             await until(lambda: witness.lines)
             escaped = int(witness.lines[0])
             after.callback(os.kill, escaped, signal.SIGKILL)
@@ -257,7 +267,9 @@ async def test_the_exit_does_not_overtake_the_last_words():
     async with running() as witness:
         witness.tell("raw", f'{{"hex":"{(b"last line" * 1_000).hex()}"}}')
         witness.tell("leave", '{"code":3,"stderr":"last words"}')
-        while is_running(witness.child.pid):  # so that everything is there at once when the loop goes on
+        while is_running(
+            witness.child.pid
+        ):  # so that everything is there at once when the loop goes on
             time.sleep(0.001)
         time.sleep(0.05)
         await until(lambda: witness.losses)

@@ -101,7 +101,9 @@ async def test_who_wins_too_late_is_discarded():
     race = asyncio.create_task(
         first_connected([lambda: wait("a"), lambda: wait("b")], 0.001, discarded.append)
     )
-    while len(started) < 2:  # x05: the second begins when a timer fires, whenever that is on this machine
+    while (
+        len(started) < 2
+    ):  # x05: the second begins when a timer fires, whenever that is on this machine
         await asyncio.sleep(0.001)
     gate.set()
     won = await race

@@ -74,7 +74,9 @@ def test_what_is_missing_may_come(where):
     ) as caught:
         Secret(f"file:{where}")()
     assert caught.value.failure.code == "AUTH_REFRESH_FAILED"
-    with pytest.raises(rb.errors.AuthError, match="wanted a variable that is set, got env:RB_NOT_SET"):
+    with pytest.raises(
+        rb.errors.AuthError, match="wanted a variable that is set, got env:RB_NOT_SET"
+    ):
         Secret("env:RB_NOT_SET")()
 
 

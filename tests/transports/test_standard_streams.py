@@ -53,7 +53,14 @@ async def test_lines_come_whole_however_they_were_cut(pipe):
     feeding = asyncio.create_task(asyncio.to_thread(feed))
     lines = [line async for line in lines_of(read)]
     await feeding
-    assert lines == [b"one\n", b"\n", b"two\r\n", b"three\rstill three\n", b"x" * 200_000 + b"\n", b"last"]
+    assert lines == [
+        b"one\n",
+        b"\n",
+        b"two\r\n",
+        b"three\rstill three\n",
+        b"x" * 200_000 + b"\n",
+        b"last",
+    ]
 
 
 async def test_a_line_beyond_the_limit_is_skipped_and_reported_once(pipe):
@@ -173,7 +180,9 @@ async def test_the_thread_ends_with_the_output(pipe):
         output.put(line)
         assert await asyncio.to_thread(_read_to, read, b"\n") == f"{line}\n".encode()
         writers = [
-            thread for thread in threading.enumerate() if thread.name == f"resilient_bridge output {write}"
+            thread
+            for thread in threading.enumerate()
+            if thread.name == f"resilient_bridge output {write}"
         ]
         await output.aclose(5)
         for thread in writers:

@@ -53,13 +53,17 @@ def test_a_pin_is_hex_or_base64(text):
 )
 def test_a_pin_that_cannot_be_read_names_the_field(text):
     """Everything else is a `ValueError` that names `pin` and what was wanted."""
-    with pytest.raises(ValueError, match=r'^pin: wanted "sha256:<64 hex digits>" or "sha256/<base64>", got '):
+    with pytest.raises(
+        ValueError, match=r'^pin: wanted "sha256:<64 hex digits>" or "sha256/<base64>", got '
+    ):
         tls.parse_pin(text)
 
 
 @pytest.mark.real
 @pytest.mark.requirement("R5")
-@pytest.mark.parametrize("spell", [lambda d: f"sha256:{d.hex(':')}", lambda d: d], ids=["text", "bytes"])
+@pytest.mark.parametrize(
+    "spell", [lambda d: f"sha256:{d.hex(':')}", lambda d: d], ids=["text", "bytes"]
+)
 async def test_a_pin_makes_a_self_signed_peer_acceptable(serving, certificate_of, spell):
     """With the right pin a self-signed peer is connected to, and frames flow."""
 
@@ -81,7 +85,9 @@ async def test_sec6_one_of_several_pins_is_enough(serving, certificate_of, recor
     """SEC6: today's certificate and the next one's; another one is refused, and none at all is no pin."""
     async with recorder(serving("self-signed")) as server:
         pins = [f"sha256:{'00' * 32}", f"sha256:{'11' * 32}"]
-        with pytest.raises(tls.PinMismatchError, match=r"wanted sha256:00+ or sha256:11+, got sha256:"):
+        with pytest.raises(
+            tls.PinMismatchError, match=r"wanted sha256:00+ or sha256:11+, got sha256:"
+        ):
             await open_websocket(f"wss://127.0.0.1:{server.port}/", pin=pins, max_frame_bytes=MIB)
         assert server.received == b""
 
@@ -165,7 +171,9 @@ async def test_a_refused_certificate_tells_its_reason_and_its_end(
     kind, verify_code = refusal
     async with recorder(serving(kind)) as server:
         with pytest.raises(ssl.SSLCertVerificationError) as caught:
-            await open_websocket(f"wss://localhost:{server.port}/", ssl=trusting, max_frame_bytes=MIB)
+            await open_websocket(
+                f"wss://localhost:{server.port}/", ssl=trusting, max_frame_bytes=MIB
+            )
         shown = x509.load_der_x509_certificate(await certificate_of(server.port))
         assert server.received == b""
     assert caught.value.verify_code == verify_code
@@ -183,11 +191,16 @@ async def test_a_failing_diagnosis_leaves_the_refusal_as_it_is(
 ):
     """A peer that is silent, gone or broken when asked again changes nothing: the refusal comes, without an expiry."""
     monkeypatch.setattr(tls, "DIAGNOSIS_SECONDS", 0.2)
-    async with recorder(serving("expired")) as server, FaultProxy("127.0.0.1", server.port) as proxy:
+    async with (
+        recorder(serving("expired")) as server,
+        FaultProxy("127.0.0.1", server.port) as proxy,
+    ):
         proxy.script(None, fault)
         async with asyncio.timeout(5):
             with pytest.raises(ssl.SSLCertVerificationError) as caught:
-                await open_websocket(f"wss://localhost:{proxy.port}/", ssl=trusting, max_frame_bytes=MIB)
+                await open_websocket(
+                    f"wss://localhost:{proxy.port}/", ssl=trusting, max_frame_bytes=MIB
+                )
         assert proxy.connections == 2
     assert caught.value.verify_code == 10
     assert not hasattr(caught.value, "certificate_expiry")

@@ -162,9 +162,13 @@ async def test_a_redirect_inside_the_origin_is_followed(bridge, dial):
 async def test_a_redirect_to_another_origin_never_gets_there(bridge, recorder, scheme, dial):
     """The other origin sees no connection at all, whatever its scheme, and the error shows no query."""
     async with recorder() as other:
-        bridge.answers = [(HTTPStatus.TEMPORARY_REDIRECT, f"{scheme}://127.0.0.1:{other.port}/?token=canary")]
+        bridge.answers = [
+            (HTTPStatus.TEMPORARY_REDIRECT, f"{scheme}://127.0.0.1:{other.port}/?token=canary")
+        ]
         with pytest.raises(RedirectRefusedError) as caught:
-            await dial(bridge.url, headers={"Authorization": "Bearer canary", "X-Api-Key": "canary"})
+            await dial(
+                bridge.url, headers={"Authorization": "Bearer canary", "X-Api-Key": "canary"}
+            )
         await asyncio.sleep(0.02)
         assert other.connections == 0
     assert "canary" not in str(caught.value)
@@ -259,7 +263,9 @@ async def test_no_token_reaches_the_log(bridge, caplog, dial):
     await link.receive()
     await link.close()
     ours = [
-        record.getMessage() for record in caplog.records if not record.name.startswith("websockets.server")
+        record.getMessage()
+        for record in caplog.records
+        if not record.name.startswith("websockets.server")
     ]
     assert "canary" not in " ".join(ours)
 
@@ -315,14 +321,24 @@ def test_the_module_loads_no_http_stack():
     """`import resilient_bridge.transports.websocket` costs websockets and the standard library only."""
     code = "import sys, resilient_bridge.transports.websocket; print(*sys.modules, sep='\\n')"
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
-    assert not {"httpx", "httpx2", "httpcore", "requests", "aiohttp", "tenacity"} & set(done.stdout.split())
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert not {"httpx", "httpx2", "httpcore", "requests", "aiohttp", "tenacity"} & set(
+        done.stdout.split()
+    )
 
 
 async def _addresses(*addresses):
     """What `getaddrinfo` answers for these addresses."""
     return [
-        (socket.AF_INET6 if len(address) == 4 else socket.AF_INET, socket.SOCK_STREAM, 6, "", address)
+        (
+            socket.AF_INET6 if len(address) == 4 else socket.AF_INET,
+            socket.SOCK_STREAM,
+            6,
+            "",
+            address,
+        )
         for address in addresses
     ]
 

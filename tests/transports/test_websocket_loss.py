@@ -29,12 +29,17 @@ async def test_abort_ends_a_pending_receive_at_once(bridge, serving, trusting, s
     """No polite close, no wait, even when the line is a black hole; again changes nothing, and later calls end too."""
     async with (
         serve(
-            bridge.handle, "127.0.0.1", 0, ssl=serving("good") if secure else None, close_timeout=0.1
+            bridge.handle,
+            "127.0.0.1",
+            0,
+            ssl=serving("good") if secure else None,
+            close_timeout=0.1,
         ) as server,
         FaultProxy("127.0.0.1", server.sockets[0].getsockname()[1]) as proxy,
     ):
         link = await dial(
-            f"{'wss' if secure else 'ws'}://localhost:{proxy.port}/", ssl=trusting if secure else None
+            f"{'wss' if secure else 'ws'}://localhost:{proxy.port}/",
+            ssl=trusting if secure else None,
         )
         proxy.apply(Fault.black_hole())
         receiving = asyncio.create_task(link.receive())
@@ -107,22 +112,35 @@ async def test_what_arrived_before_a_loss_is_delivered_before_it(bridge, dial):
 
 
 @pytest.mark.parametrize("stage", ["tcp", "tls", "upgrade"])
-async def test_a_cancelled_open_leaves_nothing(serving, trusting, recorder, stage, *, leaving_nothing):
+async def test_a_cancelled_open_leaves_nothing(
+    serving, trusting, recorder, stage, *, leaving_nothing
+):
     """Whichever handshake hangs, the cancelled call takes its socket and tasks with it."""
     scheme, context = ("ws", None) if stage == "tcp" else ("wss", trusting)
-    async with leaving_nothing(), recorder(serving("good") if stage == "upgrade" else None) as server:
+    async with (
+        leaving_nothing(),
+        recorder(serving("good") if stage == "upgrade" else None) as server,
+    ):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(None) as patience:
                 task = asyncio.ensure_future(until(lambda: server.connections))
-                task.add_done_callback(lambda _: patience.reschedule(asyncio.get_running_loop().time() + 0.1))
-                await open_websocket(f"{scheme}://localhost:{server.port}/", ssl=context, max_frame_bytes=MIB)
+                task.add_done_callback(
+                    lambda _: patience.reschedule(asyncio.get_running_loop().time() + 0.1)
+                )
+                await open_websocket(
+                    f"{scheme}://localhost:{server.port}/", ssl=context, max_frame_bytes=MIB
+                )
         assert server.connections == 1
     gc.collect()
 
 
-async def test_an_open_cancelled_at_any_step_leaves_nothing(bridge, serving, trusting, dial, leaving_nothing):
+async def test_an_open_cancelled_at_any_step_leaves_nothing(
+    bridge, serving, trusting, dial, leaving_nothing
+):
     """Cancelled after n steps of the loop, for every n up to success, an open over TLS leaves no socket and no task."""
-    async with serve(bridge.handle, "127.0.0.1", 0, ssl=serving("good"), ping_interval=None) as server:
+    async with serve(
+        bridge.handle, "127.0.0.1", 0, ssl=serving("good"), ping_interval=None
+    ) as server:
         url = f"wss://localhost:{server.sockets[0].getsockname()[1]}/"
         opened = steps = 0
         while opened < 3:

@@ -77,7 +77,9 @@ data = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            texts | st.sampled_from(("code", "message", "error", "details", "token")), inner, max_size=6
+            texts | st.sampled_from(("code", "message", "error", "details", "token")),
+            inner,
+            max_size=6,
         )
     ),
     max_leaves=5,
@@ -145,7 +147,8 @@ def test_any_data_is_redacted_classified_and_recorded(value):
     rb.classify(value)
     _all_forms(
         Failure.of(
-            "CONN_RESET", details={"value": value, "exit_code": value, "errno": value, "http_status": value}
+            "CONN_RESET",
+            details={"value": value, "exit_code": value, "errno": value, "http_status": value},
         )
     )
     if isinstance(value, dict):
@@ -159,7 +162,9 @@ def test_any_data_is_redacted_classified_and_recorded(value):
 @QUICK
 @given(
     texts,
-    st.sampled_from((RuntimeError, OSError, ConnectionError, TimeoutError, ValueError, KeyError, Exception)),
+    st.sampled_from(
+        (RuntimeError, OSError, ConnectionError, TimeoutError, ValueError, KeyError, Exception)
+    ),
 )
 def test_any_error_is_classified_suggested_for_and_captured(text, kind):
     """`classify`, `suggest`, `capture` and `Toolbox.call` accept it, and so does every form of their results."""
@@ -202,7 +207,8 @@ def test_any_frames_leave_the_session_core_sound(state, frames):
     with rb.testing.record():
         for type_, payload, identity in frames:
             frame = json.dumps(
-                {"type": type_, "id": identity, "timestamp": identity, "payload": payload}, default=str
+                {"type": type_, "id": identity, "timestamp": identity, "payload": payload},
+                default=str,
             )
             rig.session.receive(frame, rig.now)
             rig.after()
@@ -229,7 +235,9 @@ def test_any_raw_frame_leaves_the_session_core_sound(frame):
         repr(event)
 
 
-@pytest.mark.parametrize("length", [bound + by for bound in (160, 500, 4_096, 8_192) for by in (-1, 0, 1)])
+@pytest.mark.parametrize(
+    "length", [bound + by for bound in (160, 500, 4_096, 8_192) for by in (-1, 0, 1)]
+)
 def test_a_listener_hears_of_errors_of_any_length(length):
     """Every event that a listener gets can be printed."""
     for filler in FILLERS:
@@ -315,7 +323,9 @@ any_frame = st.one_of(
 def _survives(name, frames, *, is_ready):
     """Whatever came, the session can say where it stands, and each send of ours has one outcome."""
     rig = FramesRig(DIALECTS[name])
-    rig.connect("token" if DIALECTS[name].login is not None or DIALECTS[name].auth is not None else None)
+    rig.connect(
+        "token" if DIALECTS[name].login is not None or DIALECTS[name].auth is not None else None
+    )
     if is_ready:
         rig.idle(30)
     payload = {"args": [1]} if name == "socketio" else {"content": "x"}

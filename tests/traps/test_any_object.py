@@ -84,25 +84,33 @@ HOSTILE = {
     "str of a wrong type": lambda: _hostile(__str__=_text_of_a_wrong_type)("x"),
     "str that recurses": lambda: _hostile(__str__=_recursive, __repr__=_recursive)("x"),
     "str of a hostile text": lambda: _hostile(__str__=lambda self: _Text("x"))("x"),
-    "getattribute": lambda: _hostile(__getattr__=lambda self, name: (_ for _ in ()).throw(OwnError(name)))(
-        "x"
-    ),
+    "getattribute": lambda: _hostile(
+        __getattr__=lambda self, name: (_ for _ in ()).throw(OwnError(name))
+    )("x"),
     "answers everything": lambda: _hostile(__getattr__=lambda self, name: mock.MagicMock())("x"),
     "setattr": lambda: _hostile(__setattr__=lambda self, name, value: 1 / 0)("x"),
     "eq": lambda: _hostile(__eq__=lambda self, other: 1 / 0, __hash__=None)("x"),
     "bool": lambda: _hostile(__bool__=lambda self: 1 / 0)("x"),
-    "group": lambda: _hostile(ExceptionGroup, exceptions=_raising("exceptions"))("x", [ValueError()]),
+    "group": lambda: _hostile(ExceptionGroup, exceptions=_raising("exceptions"))(
+        "x", [ValueError()]
+    ),
     "group of a wrong type": lambda: _hostile(ExceptionGroup, exceptions=7)("x", [ValueError()]),
     "group in a group": lambda: ExceptionGroup("y", [HOSTILE["group"](), ValueError("z")]),
-    "timeout": lambda: _hostile(TimeoutError, args=_raising("args"), __str__=lambda self: 1 / 0)("x"),
+    "timeout": lambda: _hostile(TimeoutError, args=_raising("args"), __str__=lambda self: 1 / 0)(
+        "x"
+    ),
     "cyclic": _cyclic,
     "deep": _deep,
     "huge": lambda: ValueError(10**5_000),
     "surrogate": lambda: ValueError("\ud800", b"\xff"),
     "nan": lambda: OSError(float("nan"), "x"),
     "status": lambda: _hostile(status_code=float("nan"), response=mock.MagicMock())("x"),
-    "failure": lambda: _hostile(rb.BridgeError, failure=_raising("failure"))(rb.Failure.of("CONN_RESET")),
-    "stderr": lambda: subprocess.CalledProcessError(10**400, mock.MagicMock(), mock.MagicMock(), object()),
+    "failure": lambda: _hostile(rb.BridgeError, failure=_raising("failure"))(
+        rb.Failure.of("CONN_RESET")
+    ),
+    "stderr": lambda: subprocess.CalledProcessError(
+        10**400, mock.MagicMock(), mock.MagicMock(), object()
+    ),
 }
 
 
@@ -129,7 +137,9 @@ def test_d04_classify_takes_any_exception(kind):
     [
         (
             rb.Retry(
-                attempts=2, backoff=rb.Backoff.constant(1), on=(Exception, rb.named("package", "Class"))
+                attempts=2,
+                backoff=rb.Backoff.constant(1),
+                on=(Exception, rb.named("package", "Class")),
             ),
             rb.Breaker(),
         ),

@@ -20,7 +20,14 @@ from tests.protocol.driving import Rig
 from tests.threats.watching import Watch, push, simulated
 
 
-WHITE = [" " * 8_193, "\n" * 8_193, "\u3000" * 20_000, " " * 8_192 + "x", "x" * 8_193, "\x1c" * 9_000]
+WHITE = [
+    " " * 8_193,
+    "\n" * 8_193,
+    "\u3000" * 20_000,
+    " " * 8_192 + "x",
+    "x" * 8_193,
+    "\x1c" * 9_000,
+]
 
 
 @pytest.mark.parametrize("text", WHITE)
@@ -56,7 +63,9 @@ def test_d01_a_passing_failure_with_blanks_is_repeated():
     """A blank text does not prevent retries."""
     calls = []
 
-    @rb.Policy(rb.Retry(backoff=rb.Backoff.constant(1), attempts=3, on=(ConnectionError,)))(idempotent=True)
+    @rb.Policy(rb.Retry(backoff=rb.Backoff.constant(1), attempts=3, on=(ConnectionError,)))(
+        idempotent=True
+    )
     def call() -> None:
         calls.append(1)
         raise ConnectionError(" " * 8_193)
@@ -88,7 +97,13 @@ def _errors(text):
         "code": "PROTO_INVALID_MESSAGE",
         "violations": [{"field": text, "constraint": text, "received": text}],
     }
-    yield {"code": text, "message": text, "request_type": text, "retryable": text, "retry_after": text}
+    yield {
+        "code": text,
+        "message": text,
+        "request_type": text,
+        "retryable": text,
+        "retry_after": text,
+    }
 
 
 @pytest.mark.parametrize("text", WHITE[:4])
@@ -136,7 +151,17 @@ async def test_g01_what_a_tool_printed_reaches_no_file_with_its_secrets(tmp_path
 
     flow.acts["b"] = act
     report = await flow.flow.run()
-    failure = rb.classify(subprocess.CalledProcessError(3, ["tool"], output=printed, stderr=printed))
-    shown = [report.explain(), repr(report), failure.to_llm(), failure.explain(), str(failure.to_dict())]
-    shown += [path.read_text() for path in tmp_path.iterdir() if path.is_file() and path.suffix != ".txt"]
+    failure = rb.classify(
+        subprocess.CalledProcessError(3, ["tool"], output=printed, stderr=printed)
+    )
+    shown = [
+        report.explain(),
+        repr(report),
+        failure.to_llm(),
+        failure.explain(),
+        str(failure.to_dict()),
+    ]
+    shown += [
+        path.read_text() for path in tmp_path.iterdir() if path.is_file() and path.suffix != ".txt"
+    ]
     assert not [text for text in shown if "CANARY" in text]

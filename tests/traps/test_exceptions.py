@@ -53,7 +53,9 @@ def test_redress_a_frozen_exception_passes_through_our_context_managers(around):
         raise FrozenError
 
 
-@each_row("made_by", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy], ids=["pickle", "copy"])
+@each_row(
+    "made_by", [lambda error: pickle.loads(pickle.dumps(error)), copy.copy], ids=["pickle", "copy"]
+)
 @each_row("name", ["open", "full", "throttled", "timeout", "deadline", "config"])
 def test_redress_our_errors_survive_pickle_and_copy(name, made_by):
     """Each is the same public class with the same failure on the other side; kw_only attrs exceptions raise TypeError there."""
@@ -105,7 +107,9 @@ RAISED = {
     "open": _open,
     "full": _full,
     "throttled": _throttled,
-    "timeout": lambda: rb.errors.AttemptTimeoutError(rb.Failure.of("SYS_TIMEOUT", "timed out after 1 s")),
+    "timeout": lambda: rb.errors.AttemptTimeoutError(
+        rb.Failure.of("SYS_TIMEOUT", "timed out after 1 s")
+    ),
     "deadline": _late,
     "config": lambda: raised_by(lambda: rb.Timeout(-1)),
 }

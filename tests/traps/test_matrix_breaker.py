@@ -252,7 +252,9 @@ def test_b13_a_rejection_says_until_when_and_why(form):
     """The error has `retry_after` and the failure that opened the circuit; its class distinguishes it from other errors."""
     server = Server(always=REFUSED("port 5432"))
     with form.world():
-        get = rb.Policy(rb.Breaker.consecutive(1, open_for=30))(form.of(server.get), name="database")
+        get = rb.Policy(rb.Breaker.consecutive(1, open_for=30))(
+            form.of(server.get), name="database"
+        )
         fail(form, get)
         with pytest.raises(rb.CircuitOpenError) as rejected:
             form.run(get)

@@ -69,7 +69,12 @@ def test_c2_the_usual_order_is_silent():
 def test_c3_a_policy_can_be_looked_at():
     """The layers and their numbers are attributes, equal policies are equal, and a function shows the policy in force."""
     policy = rb.Policy(rb.Deadline(60), rb.Retry(attempts=4), rb.Breaker(), rb.Timeout(10))
-    assert [type(layer) for layer in policy.layers] == [rb.Deadline, rb.Retry, rb.Breaker, rb.Timeout]
+    assert [type(layer) for layer in policy.layers] == [
+        rb.Deadline,
+        rb.Retry,
+        rb.Breaker,
+        rb.Timeout,
+    ]
     assert policy.layers[1].attempts == 4
     assert repr(policy) == "Policy(Deadline(60), Retry(attempts=4), Breaker(), Timeout(10))"
     assert policy == rb.Policy(*policy.layers)
@@ -103,7 +108,10 @@ async def test_c6_a_protected_function_is_what_it_was():
         return [query] * limit
 
     assert inspect.iscoroutinefunction(get)
-    assert str(inspect.signature(get, eval_str=True)) == "(query: str, *, limit: int = 10) -> list[str]"
+    assert (
+        str(inspect.signature(get, eval_str=True))
+        == "(query: str, *, limit: int = 10) -> list[str]"
+    )
     assert (get.__name__, get.__doc__, get.__module__) == ("get", "Look something up.", __name__)
     assert await asyncio.create_task(get("x", limit=2)) == ["x", "x"]
 
@@ -123,7 +131,9 @@ def test_c7_an_outcome_says_why_it_stopped(form):
 
 async def test_c9_bulkhead_rate_limit_and_fallback_are_layers():
     """Bulkhead, rate limit and fallback work together in one policy."""
-    policy = rb.Policy(rb.Fallback(lambda: "cached"), at_once(on=()), rb.Bulkhead(1), rb.RateLimit(1, per=60))
+    policy = rb.Policy(
+        rb.Fallback(lambda: "cached"), at_once(on=()), rb.Bulkhead(1), rb.RateLimit(1, per=60)
+    )
     gate = asyncio.Event()
 
     @policy(idempotent=True)
@@ -149,7 +159,9 @@ def test_c12_another_policy_at_run_time_keeps_the_circuit(form):
     """`f.policy = …` with an open circuit: it stays open, and the next opening uses the new settings. Polly loses it."""
     server = Server(always=REFUSED)
     with form.world():
-        get = rb.Policy(rb.Breaker.consecutive(2, open_for=3600))(form.of(server.get), idempotent=True)
+        get = rb.Policy(rb.Breaker.consecutive(2, open_for=3600))(
+            form.of(server.get), idempotent=True
+        )
         for _ in range(2):
             with pytest.raises(REFUSED):
                 form.run(get)

@@ -94,7 +94,9 @@ def test_r4_retry_after_is_read_as_seconds_and_as_a_date(form):
     date = format_datetime(start + timedelta(seconds=30), usegmt=True)
     server = Server(http_error(503, retry_after="20"), http_error(429, retry_after=date))
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(1)))(form.of(server.get), idempotent=True)
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(1)))(
+            form.of(server.get), idempotent=True
+        )
         assert form.run(get) == "ok"
     assert clock.slept == [20, 10]  # 20 s of the 30 have passed
 
@@ -105,7 +107,9 @@ def test_r5_a_wait_above_the_ceiling_is_surfaced(form, reported, waits):
     """Up to `max_retry_after` it is obeyed, above it the error comes out at once with the hint, never repeated earlier."""
     server = Server(always=http_error(429, retry_after=reported))
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0)))(form.of(server.get), idempotent=True)
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0)))(
+            form.of(server.get), idempotent=True
+        )
         with pytest.raises(httpx.HTTPStatusError) as raised:
             form.run(get)
     assert clock.slept == [float(reported)] * waits
@@ -134,9 +138,9 @@ def test_r6_a_budget_with_a_key_is_shared(key):
     with rb.testing.virtual_time():
         for server in servers:
             with pytest.raises(ConnectionRefusedError):
-                rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), budget=budget))(idempotent=True).call(
-                    server.get
-                )
+                rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0), budget=budget))(
+                    idempotent=True
+                ).call(server.get)
     assert [server.calls for server in servers] == [4, 1]
 
 
@@ -149,7 +153,9 @@ def test_r13_no_delay_overflows():
 @each_row("wrapped", [False, True], ids=["alone", "nested"])
 def test_r14_a_group_is_matched_by_its_members(form, wrapped):
     """A TaskGroup's ExceptionGroup of ThrottlingErrors is what `on=ThrottlingError` names; tenacity PR#501, open since 2024."""
-    group = ExceptionGroup("unhandled errors in a TaskGroup", [ThrottlingError(), ThrottlingError()])
+    group = ExceptionGroup(
+        "unhandled errors in a TaskGroup", [ThrottlingError(), ThrottlingError()]
+    )
     server = Server(ExceptionGroup("outer", [group]) if wrapped else group)
     with form.world():
         get = rb.Policy(at_once(on=ThrottlingError))(form.of(server.get), idempotent=True)

@@ -30,7 +30,10 @@ def test_e23_nothing_is_injected_where_policies_are_off():
     """Injection inside `disabled` would test nothing and is refused; the other order is allowed."""
     call = rb.Policy(rb.Retry())(lambda: "ok", idempotent=True)
     with rb.testing.disabled():
-        with pytest.raises(rb.ConfigError, match=r"^inject: .*disabled\(\)"), rb.testing.inject(call, 503):
+        with (
+            pytest.raises(rb.ConfigError, match=r"^inject: .*disabled\(\)"),
+            rb.testing.inject(call, 503),
+        ):
             pass
         assert call() == "ok"
 
@@ -41,9 +44,14 @@ def test_e23_a_timeout_that_a_sync_transport_cannot_obey():
     for make, path in (
         (lambda: rb.HTTPAdapter(policy), "HTTPAdapter.policy"),
         (lambda: rb.HTTPTransport(policy, httpx.HTTPTransport()), "HTTPTransport.policy"),
-        (lambda: httpx.Client(transport=rb.HTTPTransport(policy)).__enter__(), "HTTPTransport.policy"),
+        (
+            lambda: httpx.Client(transport=rb.HTTPTransport(policy)).__enter__(),
+            "HTTPTransport.policy",
+        ),
     ):
-        with pytest.raises(rb.ConfigError, match=rf"^{path}: wanted Timeout\(…, thread=True\) or none"):
+        with pytest.raises(
+            rb.ConfigError, match=rf"^{path}: wanted Timeout\(…, thread=True\) or none"
+        ):
             make()
     threaded = rb.Policy(rb.Timeout(2, thread=True))
     assert rb.HTTPAdapter(threaded)

@@ -103,7 +103,9 @@ def test_redress_a_dead_server_gets_no_more_requests_within_one_call(form):
     """Threshold 2, 4 attempts, 3 calls: 2 requests reach the dead server. redress puts the breaker outside and sends 12."""
     server = Server(always=ConnectionRefusedError)
     with form.world():
-        get = rb.Policy(at_once(attempts=4), rb.Breaker.consecutive(2))(form.of(server.get), idempotent=True)
+        get = rb.Policy(at_once(attempts=4), rb.Breaker.consecutive(2))(
+            form.of(server.get), idempotent=True
+        )
         for expected in (ConnectionRefusedError, rb.CircuitOpenError, rb.CircuitOpenError):
             with pytest.raises(expected):
                 form.run(get)
@@ -178,7 +180,9 @@ def test_interlock_nothing_loops_on_an_open_circuit(form):
     """`on=Exception` does not retry an open circuit: the call is rejected at once."""
     server = Server()
     with form.world():
-        get = rb.Policy(at_once(on=Exception, attempts=9), rb.Breaker())(form.of(server.get), idempotent=True)
+        get = rb.Policy(at_once(on=Exception, attempts=9), rb.Breaker())(
+            form.of(server.get), idempotent=True
+        )
         rb.calls.circuit(get).isolate()
         with rb.testing.record() as recorded, pytest.raises(rb.CircuitOpenError):
             form.run(get)

@@ -42,7 +42,10 @@ async def test_tenacity_statistics_of_concurrent_calls_do_not_mix():
 
     errors = await asyncio.gather(get("a"), get("b"), return_exceptions=True)
     for name, error in zip("ab", errors, strict=True):
-        assert [str(earlier.cause) for earlier in rb.classify(error).history] == [f"{name}1", f"{name}2"]
+        assert [str(earlier.cause) for earlier in rb.classify(error).history] == [
+            f"{name}1",
+            f"{name}2",
+        ]
         assert str(error) == f"{name}3"
 
 
@@ -123,7 +126,9 @@ async def test_interlock_an_attempt_is_exited_in_another_task_than_it_was_entere
 def test_redress_a_worker_thread_sees_the_callers_context():
     """A sync function under a thread timeout reads the caller's context variables; in redress and interlock they are lost."""
     tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
-    seen = rb.Policy(rb.Timeout(10, thread=True))(lambda: (tenant.get(), threading.current_thread()))
+    seen = rb.Policy(rb.Timeout(10, thread=True))(
+        lambda: (tenant.get(), threading.current_thread())
+    )
     tenant.set("acme")
     name, thread = seen()
     assert name == "acme"
@@ -179,7 +184,12 @@ def depth(error: BaseException) -> int:
 def test_hyx_a_policy_needs_no_loop_and_works_in_many():
     """Made and decorated at import, then used in three loops one after the other; hyx's token bucket raises RuntimeError at import."""
     policy = rb.Policy(
-        rb.Deadline(60), at_once(), rb.Bulkhead(1, queue=9), rb.RateLimit(1_000), rb.Breaker(), rb.Timeout(10)
+        rb.Deadline(60),
+        at_once(),
+        rb.Bulkhead(1, queue=9),
+        rb.RateLimit(1_000),
+        rb.Breaker(),
+        rb.Timeout(10),
     )
 
     @policy(idempotent=True)

@@ -84,7 +84,10 @@ def test_stamina_137_call_1100_waits_no_longer_than_the_cap(form, backoff):
             form.run(get)
     assert server.calls == 1_100
     assert len(clock.slept) == 1_099
-    assert all(0 <= wait <= longest for wait, longest in zip(clock.slept, backoff.delays(1_099), strict=True))
+    assert all(
+        0 <= wait <= longest
+        for wait, longest in zip(clock.slept, backoff.delays(1_099), strict=True)
+    )
 
 
 @pytest.mark.parametrize("backoff", SCHEDULES[:1] + SCHEDULES[3:5], ids=repr)
@@ -97,7 +100,9 @@ def test_stamina_there_is_jitter_at_the_cap(backoff):
     late: set[float] = set()
     for seed in range(10):
         with rb.testing.virtual_time(seed=seed) as clock:
-            get = rb.Policy(rb.Retry(attempts=50, backoff=backoff, budget=None))(server.get, idempotent=True)
+            get = rb.Policy(rb.Retry(attempts=50, backoff=backoff, budget=None))(
+                server.get, idempotent=True
+            )
             with pytest.raises(ConnectionRefusedError):
                 get()
         late.add(clock.slept[-1])
@@ -136,7 +141,9 @@ def test_httpx_retries_reads_what_the_server_says(form, header, value, waits):
     """
     server = Server(http_error(429, **{header: value}))
     with rb.testing.virtual_time() as clock:
-        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.25)))(form.of(server.get), idempotent=True)
+        get = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0.25)))(
+            form.of(server.get), idempotent=True
+        )
         assert form.run(get) == "ok"
     assert clock.slept == [waits]
     seconds = float(value) / (1_000 if header.endswith("ms") else 1)

@@ -30,7 +30,9 @@ assert_type(rb.wrap(AsyncOpenAI()), AsyncOpenAI)
 assert_type(rb.wrap(OpenAI(), web, idempotent=True), OpenAI)
 assert_type(rb.wrap(AsyncAnthropic(), idempotent={"messages.batches.create"}), AsyncAnthropic)
 assert_type(rb.wrap(Anthropic(), idempotent=lambda call: call.method == "files.create"), Anthropic)
-assert_type(rb.wrap(genai.Client(), rb.presets.openviber, max_bytes={"contents": 100_000}), genai.Client)
+assert_type(
+    rb.wrap(genai.Client(), rb.presets.openviber, max_bytes={"contents": 100_000}), genai.Client
+)
 assert_type(rb.wrap([1], methods=["append"]), list[int])
 assert_type(rb.wrap({"a": 1}, methods={"get": web}), dict[str, int])
 assert_type(rb.wrap(AsyncOpenAI()).with_options(timeout=3), AsyncOpenAI)

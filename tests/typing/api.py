@@ -14,10 +14,16 @@ import resilient_bridge as rb
 
 
 # Policies are values: built by keyword, compared, evolved.
-backoff: rb.Backoff = rb.Backoff.steps(1, 2, 5, then=rb.Backoff.exponential(10, cap=60, jitter="none"))
+backoff: rb.Backoff = rb.Backoff.steps(
+    1, 2, 5, then=rb.Backoff.exponential(10, cap=60, jitter="none")
+)
 assert_type(backoff.delays(6), list[float])
 assert_type(backoff.explain(), str)
-delays = [rb.Backoff.constant(1), rb.Backoff.linear(timedelta(seconds=1)), rb.Backoff.decorrelated(1, cap=30)]
+delays = [
+    rb.Backoff.constant(1),
+    rb.Backoff.linear(timedelta(seconds=1)),
+    rb.Backoff.decorrelated(1, cap=30),
+]
 
 policy: rb.bridge.BridgePolicy = rb.presets.recursor.evolve(
     reconnect=rb.bridge.Reconnect(
@@ -88,7 +94,9 @@ async def bridge(url: str) -> None:
             health_check=is_well,
         ) as client:
             await client.wait_ready(timeout=timedelta(seconds=30))
-            receipt = await client.send("tool_result", {"content": "ok"}, idempotency_key="k", ttl=60)
+            receipt = await client.send(
+                "tool_result", {"content": "ok"}, idempotency_key="k", ttl=60
+            )
             assert_type(receipt, rb.bridge.Receipt)
             answer = await client.request("git_status_request", {}, timeout=10, idempotent=True)
             assert_type(answer, rb.bridge.Message)
@@ -126,10 +134,15 @@ def outcome(receipt: rb.bridge.Receipt) -> str:
 async def own(connect: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
     """A websocket that you open yourself; a plain function for gaps; other credentials."""
     gaps: list[rb.bridge.Gap] = []
-    async with rb.BridgeClient.over(connect, on_gap=gaps.append, on_doubt=print, receive=False) as client:
+    async with rb.BridgeClient.over(
+        connect, on_gap=gaps.append, on_doubt=print, receive=False
+    ) as client:
         assert_type(client, rb.BridgeClient)
     rb.BridgeClient(
-        lambda: "wss://host/ws", token="secret", headers=lambda: {"x": "y"}, pin=["sha256:" + 64 * "0"]
+        lambda: "wss://host/ws",
+        token="secret",
+        headers=lambda: {"x": "y"},
+        pin=["sha256:" + 64 * "0"],
     )
 
 
@@ -164,7 +177,8 @@ async def numbered(server: rb.testing.LogBridge) -> int | str:
 
 assert_type(rb.testing.simulate(numbered, server=rb.testing.LogBridge), int | str)
 assert_type(
-    rb.testing.simulate(numbered, server=partial(rb.testing.LogBridge, field="seq"), seed=7), int | str
+    rb.testing.simulate(numbered, server=partial(rb.testing.LogBridge, field="seq"), seed=7),
+    int | str,
 )
 crash: type[AssertionError] = rb.testing.SimulationError
 
@@ -177,7 +191,9 @@ async def real() -> rb.testing.Judgement:
         rb.testing.FaultProxy("127.0.0.1", 1) as proxy,
     ):
         proxy.script(
-            None, rb.testing.Fault.abort(after=10), [rb.testing.Fault.delay(1), rb.testing.Fault.fin()]
+            None,
+            rb.testing.Fault.abort(after=10),
+            [rb.testing.Fault.delay(1), rb.testing.Fault.fin()],
         )
         proxy.apply(rb.testing.Fault.black_hole("down", seconds=2))
         await bridge(proxy.url("/ws"))
@@ -232,4 +248,6 @@ def looked_up(query: str) -> int:
 
 
 assert_type(looked_up("x"), int)
-assert_type([problem.line for problem in rb.ConfigError(rb.classify(OSError())).problems], list[int | None])
+assert_type(
+    [problem.line for problem in rb.ConfigError(rb.classify(OSError())).problems], list[int | None]
+)

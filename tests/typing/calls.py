@@ -64,7 +64,12 @@ web = rb.Policy(
     rb.Bulkhead(8, queue=4, max_wait=1),
     rb.RateLimit(5, per=timedelta(seconds=1), max_wait=2, key="api"),
     rb.Breaker(
-        rate=0.5, window=timedelta(seconds=30), open_for=5, ignore=[404, BusyError], slow_after=3, key="api"
+        rate=0.5,
+        window=timedelta(seconds=30),
+        open_for=5,
+        ignore=[404, BusyError],
+        slow_after=3,
+        key="api",
     ),
     rb.Timeout.escalating(2, 5, timedelta(seconds=30), thread=True),
     name="web",
@@ -344,7 +349,9 @@ def presets() -> rb.bridge.BridgePolicy:
     assert_type(preset.calls, rb.Policy)
     assert_type(preset.tools["health"], rb.Policy)
     assert_type(preset.idempotent, tuple[str, ...])
-    return preset.evolve(calls=preset.calls.replace(rb.Timeout(5)), tools={"x": web}, idempotent=("x",))
+    return preset.evolve(
+        calls=preset.calls.replace(rb.Timeout(5)), tools={"x": web}, idempotent=("x",)
+    )
 
 
 def rejections() -> float | None:
@@ -371,7 +378,9 @@ def tests() -> list[rb.events.Event]:
     """What tests of policies use."""
     with (
         rb.testing.virtual_time(seed=7) as time,
-        rb.testing.inject(search, ConnectionResetError, 503, TimeoutError("x"), rb.testing.PASS) as script,
+        rb.testing.inject(
+            search, ConnectionResetError, 503, TimeoutError("x"), rb.testing.PASS
+        ) as script,
         rb.testing.inject(web, BusyError),
         rb.testing.record() as seen,
     ):

@@ -89,7 +89,9 @@ class Evolve(Protocol):
 class Protect(Protocol):
     """`Policy.__call__` without a function."""
 
-    def __call__(self, /, *, idempotent: bool | None = ..., name: str | None = ...) -> Callable[..., Any]: ...
+    def __call__(
+        self, /, *, idempotent: bool | None = ..., name: str | None = ...
+    ) -> Callable[..., Any]: ...
 
 
 wrap: Wrap = rb.wrap
@@ -108,4 +110,6 @@ def of_a_policy(policy: rb.bridge.BridgePolicy) -> Evolve:
 
 
 assert_type(rb.Failure.of("SYS_TIMEOUT", retryable=True, details={"phase": "connect"}), rb.Failure)
-assert_type(rb.presets.default.evolve(outbox=rb.bridge.Outbox(max_messages=5)), rb.bridge.BridgePolicy)
+assert_type(
+    rb.presets.default.evolve(outbox=rb.bridge.Outbox(max_messages=5)), rb.bridge.BridgePolicy
+)

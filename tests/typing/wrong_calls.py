@@ -105,7 +105,9 @@ async def calls() -> None:
     _outcome: rb.calls.Outcome[str] = rb.capture(create, "x")  # type: ignore[call-overload]  # pyright: ignore[reportAssignmentType]
 
 
-def handles(attempt: rb.calls.Attempt, outcome: rb.calls.Outcome[int], circuit: rb.calls.Circuit) -> None:
+def handles(
+    attempt: rb.calls.Attempt, outcome: rb.calls.Outcome[int], circuit: rb.calls.Circuit
+) -> None:
     """What is read, and not written."""
     rb.calls.circuit(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     if circuit.state == "half-open":  # type: ignore[comparison-overlap]  # pyright: ignore[reportUnnecessaryComparison]

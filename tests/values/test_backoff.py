@@ -98,10 +98,15 @@ def _link(preset: str, code: str | None = None) -> Backoff:
     [
         pytest.param("recursor", None, [1, 2, 5, 10, 30], marks=pytest.mark.requirement("R3")),
         pytest.param(
-            "recursor", "CONN_TIMEOUT", [1, 2, 5, 10, 20, 40, 60, 60], marks=pytest.mark.requirement("R6")
+            "recursor",
+            "CONN_TIMEOUT",
+            [1, 2, 5, 10, 20, 40, 60, 60],
+            marks=pytest.mark.requirement("R6"),
         ),
         pytest.param("openviber", None, [1, 2, 4, 8, 16, 16], marks=pytest.mark.requirement("V7")),
-        pytest.param("gasoline", None, [0, 1, 2, 4, 8, 30, 30], marks=pytest.mark.requirement("G2")),
+        pytest.param(
+            "gasoline", None, [0, 1, 2, 4, 8, 30, 30], marks=pytest.mark.requirement("G2")
+        ),
     ],
 )
 def test_h15_the_schedule_of_a_presets_link_is_what_its_specification_prints(preset, code, delays):
@@ -144,7 +149,10 @@ def test_a_schedule_is_a_value(backoff):
             Backoff.steps(1, 2, 5, then=Backoff.exponential(10, cap=60)),
             "Backoff.steps(1, 2, 5, then=Backoff.exponential(10, cap=60))",
         ),
-        (Backoff.exponential(1, factor=3, jitter="none"), "Backoff.exponential(1, factor=3, jitter='none')"),
+        (
+            Backoff.exponential(1, factor=3, jitter="none"),
+            "Backoff.exponential(1, factor=3, jitter='none')",
+        ),
         (Backoff.linear(1, cap=30), "Backoff.linear(1)"),
         (Backoff.decorrelated(1, cap=30), "Backoff.decorrelated(1)"),
         (Backoff.constant(60, jitter="full"), "Backoff.constant(60, jitter='full')"),
@@ -268,11 +276,15 @@ def test_tenacity_carries_the_wait_before():
     for _ in range(20):
         slept: list[float] = []
         retrying = tenacity.Retrying(
-            wait=Backoff.decorrelated(1, cap=1000), stop=tenacity.stop_after_attempt(12), sleep=slept.append
+            wait=Backoff.decorrelated(1, cap=1000),
+            stop=tenacity.stop_after_attempt(12),
+            sleep=slept.append,
         )
         with pytest.raises(tenacity.RetryError):
             retrying(lambda: 1 / 0)
-        assert all(1 <= wait <= 3 * before for before, wait in zip([1.0, *slept], slept, strict=False))
+        assert all(
+            1 <= wait <= 3 * before for before, wait in zip([1.0, *slept], slept, strict=False)
+        )
         if max(slept) > 3:  # what a wait that forgot the one before could never reach
             return
     pytest.fail("no run grew")
@@ -321,7 +333,10 @@ def test_a_bad_number_is_refused_by_name(make, field):
 
 def test_e24_waits_add_up_with_those_of_tenacity():
     """In both orders, and as `sum` begins; anything else is refused by Python."""
-    fixed, state = tenacity.wait_fixed(2), tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
+    fixed, state = (
+        tenacity.wait_fixed(2),
+        tenacity.RetryCallState(tenacity.Retrying(), None, (), {}),
+    )
     ours = Backoff.constant(1)
     for both in (ours + fixed, fixed + ours, sum([ours, fixed]), sum([fixed, ours])):
         assert both(retry_state=state) == 3

@@ -9,7 +9,9 @@ from resilient_bridge.errors import ConfigError
 from tests.rows import each_row
 
 
-WORDS = "auth auth_ack auth_error join joined request_replay replay ping pong ack error epoch".split()
+WORDS = (
+    "auth auth_ack auth_error join joined request_replay replay ping pong ack error epoch".split()
+)
 
 
 def _field(**names) -> str:

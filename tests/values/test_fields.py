@@ -17,7 +17,8 @@ from tests.rows import each_row
 
 
 NAMES = {
-    kind.__name__: kind for kind in (Backoff, Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay, Rule)
+    kind.__name__: kind
+    for kind in (Backoff, Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay, Rule)
 }
 VALUES = [
     Reconnect(),
@@ -55,7 +56,17 @@ VALUES = [
         session_from_join=True,
     ),
 ]
-BAD_SECONDS = [-1, float("nan"), float("inf"), 1e10, 10**400, True, "1", None, timedelta(seconds=-1)]
+BAD_SECONDS = [
+    -1,
+    float("nan"),
+    float("inf"),
+    1e10,
+    10**400,
+    True,
+    "1",
+    None,
+    timedelta(seconds=-1),
+]
 BAD_COUNTS = [0, -1, 1.0, True, "1", None]
 SECONDS = {
     Reconnect: ["grace", "connect_timeout", "stable_after"],
@@ -79,7 +90,12 @@ WORDS = {
 
 
 def _cases(table, values):
-    return [(kind, field, value) for kind, fields in table.items() for field in fields for value in values]
+    return [
+        (kind, field, value)
+        for kind, fields in table.items()
+        for field in fields
+        for value in values
+    ]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
@@ -162,7 +178,8 @@ def test_a_timeout_in_milliseconds_is_refused(kind, field, value):
         *_cases({Reconnect: ["connects_per_minute"]}, [0, -1, float("nan"), True, "4", None]),
         *_cases({Reconnect: ["backoff"]}, [5, None, [1, 2]]),
         *_cases(
-            {Reconnect: ["allow_plaintext_credentials"], Dialect: ["session_from_join"]}, [1, None, "no"]
+            {Reconnect: ["allow_plaintext_credentials"], Dialect: ["session_from_join"]},
+            [1, None, "no"],
         ),
     ],
 )
@@ -173,7 +190,9 @@ def test_other_bad_values_are_refused_by_name(kind, field, value):
 
 def test_the_error_says_what_was_wanted_and_what_came():
     """One line that can be acted on."""
-    with pytest.raises(ConfigError, match=r"Reconnect\.grace: wanted seconds from 0 to 1000000000, got -1"):
+    with pytest.raises(
+        ConfigError, match=r"Reconnect\.grace: wanted seconds from 0 to 1000000000, got -1"
+    ):
         Reconnect(grace=-1)
 
 
@@ -192,7 +211,11 @@ def test_e29_a_preset_keeps_its_rules():
     """What the tutorial does: another schedule, and nothing else."""
     preset = rb.presets.recursor.reconnect
     changed = preset.evolve(attempts=8)
-    assert (changed.attempts, changed.rules, changed.on_exhausted) == (8, preset.rules, preset.on_exhausted)
+    assert (changed.attempts, changed.rules, changed.on_exhausted) == (
+        8,
+        preset.rules,
+        preset.on_exhausted,
+    )
     with pytest.raises(ConfigError, match=r"Reconnect\.attempts"):
         preset.evolve(attempts=0)
     policy = rb.Policy(rb.Retry(attempts=2), rb.Breaker.consecutive(3))
@@ -210,7 +233,10 @@ def test_e29_a_preset_keeps_its_rules():
     [
         (lambda span, path: rb.stores.SQLiteStore(path, wait=span), "SQLiteStore.wait"),
         (lambda span, _: rb.stores.RedisStore("redis://localhost", lease=span), "RedisStore.lease"),
-        (lambda span, _: rb.stores.RedisStore("redis://localhost", timeout=span), "RedisStore.timeout"),
+        (
+            lambda span, _: rb.stores.RedisStore("redis://localhost", timeout=span),
+            "RedisStore.timeout",
+        ),
         (lambda span, _: rb.stores.RedisStore("redis://localhost", wait=span), "RedisStore.wait"),
         (lambda span, _: rb.telemetry.Alerts(window=span), "Alerts.window"),
         (lambda span, _: _own_frames(silence=span), "Dialect.silence"),

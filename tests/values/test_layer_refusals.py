@@ -26,7 +26,17 @@ from tests.rows import each_row
 NAN, INF = float("nan"), float("inf")
 BAD_SECONDS = [-1, NAN, INF, 1e10, 10**400, True, "1", timedelta(seconds=-1), [1]]
 BAD_COUNTS = [0, -1, 1.0, NAN, True, "1"]
-BAD_WHATS = ["", "busy", 1.5, True, int, [1.5], ["CONN_RESET", "busy"], {"CONN_RESET": 1}, Severity.ERROR]
+BAD_WHATS = [
+    "",
+    "busy",
+    1.5,
+    True,
+    int,
+    [1.5],
+    ["CONN_RESET", "busy"],
+    {"CONN_RESET": 1},
+    Severity.ERROR,
+]
 
 
 def _field(make) -> str:
@@ -48,7 +58,8 @@ def _by_keyword(kind, name, values, *first):
 
 def _positional(make, path, values):
     return [
-        pytest.param(lambda value=value: make(value), path, id=f"{path}={value!r:.20}") for value in values
+        pytest.param(lambda value=value: make(value), path, id=f"{path}={value!r:.20}")
+        for value in values
     ]
 
 
@@ -66,7 +77,9 @@ def _positional(make, path, values):
         *_by_keyword(RetryBudget, "floor", [-1, NAN, INF, True, "1", None]),
         *_by_keyword(RetryBudget, "key", ["", 5]),
         *_by_keyword(Breaker, "rate", [0, -1, 1.01, 80, NAN, INF, True, "0.8", None]),
-        *_by_keyword(Breaker, "window", [*BAD_COUNTS, 30.0, None, timedelta(0), timedelta(seconds=-1)]),
+        *_by_keyword(
+            Breaker, "window", [*BAD_COUNTS, 30.0, None, timedelta(0), timedelta(seconds=-1)]
+        ),
         *_by_keyword(Breaker, "open_for", [*BAD_SECONDS, None]),
         *_by_keyword(Breaker, "probes", [*BAD_COUNTS, None]),
         *_by_keyword(Breaker, "slow_after", [*BAD_SECONDS, 0]),
@@ -83,13 +96,21 @@ def _positional(make, path, values):
         *_positional(Deadline, "Deadline.seconds", [*BAD_SECONDS, 0, None]),
         *_positional(Bulkhead, "Bulkhead.calls", [*BAD_COUNTS, None]),
         *_positional(RateLimit, "RateLimit.calls", [*BAD_COUNTS, None]),
-        *_positional(Breaker.consecutive, "Breaker.consecutive.failures", [*BAD_COUNTS, None, timedelta(1)]),
-        *_positional(lambda step: Timeout.escalating(2, step), "Timeout.seconds[1]", [*BAD_SECONDS, 0, None]),
+        *_positional(
+            Breaker.consecutive, "Breaker.consecutive.failures", [*BAD_COUNTS, None, timedelta(1)]
+        ),
+        *_positional(
+            lambda step: Timeout.escalating(2, step), "Timeout.seconds[1]", [*BAD_SECONDS, 0, None]
+        ),
         pytest.param(Timeout.escalating, "Timeout.seconds", id="no step"),
         pytest.param(Fallback, "Fallback.ladder", id="no rung"),
         pytest.param(lambda: Fallback(len, "cache"), "Fallback.ladder[1]", id="no function"),
-        pytest.param(lambda: Fallback(len, acknowledge=True), "Fallback.acknowledge", id="no question"),
-        pytest.param(lambda: RetryBudget(ratio=0, floor=0), "RetryBudget.floor", id="nothing allowed"),
+        pytest.param(
+            lambda: Fallback(len, acknowledge=True), "Fallback.acknowledge", id="no question"
+        ),
+        pytest.param(
+            lambda: RetryBudget(ratio=0, floor=0), "RetryBudget.floor", id="nothing allowed"
+        ),
         pytest.param(lambda: Retry(rules={429: 5}), "Retry.rules[429]", id="no Rule"),
         pytest.param(
             lambda: Reconnect(rules={429: Rule(backoff=tenacity.wait_fixed(1))}),
@@ -106,7 +127,11 @@ def test_a_bad_value_is_refused_by_name(make, field):
 @each_row("value", BAD_WHATS, ids=repr)
 def test_what_is_outside_the_vocabulary_is_refused(value):
     """In `on=` and `ignore=` alike; the path names the item that is wrong."""
-    for make in (lambda: Retry(on=value), lambda: Breaker(ignore=value), lambda: Fallback(len, on=value)):
+    for make in (
+        lambda: Retry(on=value),
+        lambda: Breaker(ignore=value),
+        lambda: Fallback(len, on=value),
+    ):
         path = _field(make)
         assert path.partition("[")[0] in ("Retry.on", "Breaker.ignore", "Fallback.on")
     if value == ["CONN_RESET", "busy"]:
@@ -160,6 +185,7 @@ def test_the_error_says_what_was_wanted_and_what_came():
     ):
         Breaker(window=30.0)
     with pytest.raises(
-        ConfigError, match=r"Retry\.attempts: wanted a whole number of at least 1 \(1 is no repeat\)"
+        ConfigError,
+        match=r"Retry\.attempts: wanted a whole number of at least 1 \(1 is no repeat\)",
     ):
         Retry(attempts=0)

@@ -88,13 +88,21 @@ PRINTED = [
         Retry(on=(Kind.TRANSIENT, BusyError, HTTPStatus.CONFLICT)),
         "Retry(attempts=5, on=(Kind.TRANSIENT, BusyError, 409))",
     ),
-    (Retry(on=named("httpx", "ReadTimeout")), "Retry(attempts=5, on=named('httpx', 'ReadTimeout'))"),
-    (Retry(on=["CONN_TIMEOUT", "CONN_RESET"]), "Retry(attempts=5, on=('CONN_TIMEOUT', 'CONN_RESET'))"),
+    (
+        Retry(on=named("httpx", "ReadTimeout")),
+        "Retry(attempts=5, on=named('httpx', 'ReadTimeout'))",
+    ),
+    (
+        Retry(on=["CONN_TIMEOUT", "CONN_RESET"]),
+        "Retry(attempts=5, on=('CONN_TIMEOUT', 'CONN_RESET'))",
+    ),
     (Retry(on_result=bool), "Retry(attempts=5, on_result=bool)"),
     (Retry(on=()), "Retry(attempts=5, on=())"),
     (Retry(on=is_busy, on_result=is_empty), "Retry(attempts=5, on=is_busy, on_result=is_empty)"),
     (
-        Retry(backoff=Backoff.steps(2, 4, 8), rules={429: Rule(attempts=6, backoff=two)}, budget=None),
+        Retry(
+            backoff=Backoff.steps(2, 4, 8), rules={429: Rule(attempts=6, backoff=two)}, budget=None
+        ),
         "Retry(attempts=5, backoff=Backoff.steps(2, 4, 8), rules={429: Rule(attempts=6, backoff=two)}, budget=None)",
     ),
     (
@@ -109,7 +117,14 @@ PRINTED = [
         "Breaker(rate=0.5, window=timedelta(seconds=30))",
     ),
     (
-        Breaker(open_for=60, probes=3, slow_after=2, ignore=(404, re.compile("x")), lease=5, key="github"),
+        Breaker(
+            open_for=60,
+            probes=3,
+            slow_after=2,
+            ignore=(404, re.compile("x")),
+            lease=5,
+            key="github",
+        ),
         "Breaker(open_for=60, probes=3, slow_after=2, ignore=(404, re.compile('x')), lease=5, key='github')",
     ),
     (Breaker(rate=1, window=timedelta(minutes=1)), "Breaker(rate=1, window=timedelta(seconds=60))"),
@@ -126,7 +141,10 @@ PRINTED = [
     (Timeout(10), "Timeout(10)"),
     (Timeout(0.5, thread=True), "Timeout(0.5, thread=True)"),
     (Timeout.escalating(2, 5, 30), "Timeout.escalating(2, 5, 30)"),
-    (Timeout.escalating(timedelta(minutes=1), 90, thread=True), "Timeout.escalating(60, 90, thread=True)"),
+    (
+        Timeout.escalating(timedelta(minutes=1), 90, thread=True),
+        "Timeout.escalating(60, 90, thread=True)",
+    ),
     (Deadline(60), "Deadline(60)"),
     (Bulkhead(8), "Bulkhead(8)"),
     (Bulkhead(8, queue=2, max_wait=timedelta(seconds=1)), "Bulkhead(8, queue=2, max_wait=1)"),
@@ -188,8 +206,15 @@ def test_a_rate_of_one_over_some_calls_is_failures_in_a_row():
 
 def test_a_single_what_and_a_collection_of_one_are_the_same():
     """`on=BusyError`, `on=[BusyError]`, `on={BusyError}`: one value; a set's order does not count."""
-    assert Retry(on=BusyError) == Retry(on=[BusyError]) == Retry(on={BusyError}) == Retry(on=(BusyError,))
-    assert Retry(on={"CONN_RESET", "CONN_TIMEOUT"}) == Retry(on=frozenset({"CONN_TIMEOUT", "CONN_RESET"}))
+    assert (
+        Retry(on=BusyError)
+        == Retry(on=[BusyError])
+        == Retry(on={BusyError})
+        == Retry(on=(BusyError,))
+    )
+    assert Retry(on={"CONN_RESET", "CONN_TIMEOUT"}) == Retry(
+        on=frozenset({"CONN_TIMEOUT", "CONN_RESET"})
+    )
 
 
 def test_k14_a_tuple_is_several():

@@ -76,7 +76,11 @@ def test_what_an_upgrade_status_means(status, action):
     failure = classify(InvalidStatus())
     assert failure.details["http_status"] == status
     assert meaning(failure, SUPERSEDED) is action
-    assert reason_of(failure).partition("(")[0] in {"upgrade_rejected", "auth_rejected", "auth_expired"}
+    assert reason_of(failure).partition("(")[0] in {
+        "upgrade_rejected",
+        "auth_rejected",
+        "auth_expired",
+    }
 
 
 @pytest.mark.parametrize("by", [None, "us"])
@@ -121,7 +125,9 @@ def test_certificates_that_fail_verification_are_final_and_resets_are_not():
     bad.verify_code, bad.verify_message = 10, "certificate has expired"
     assert meaning(classify(bad), SUPERSEDED) is FAIL
     assert meaning(classify(ConnectionResetError()), SUPERSEDED) is RECONNECT
-    assert meaning(classify(socket.gaierror(-2, "Name or service not known")), SUPERSEDED) is RECONNECT
+    assert (
+        meaning(classify(socket.gaierror(-2, "Name or service not known")), SUPERSEDED) is RECONNECT
+    )
 
 
 def test_superseded_is_the_dialects_word_and_stands_above_all():
@@ -141,7 +147,9 @@ def test_who_asks_for_patience():
     """1012 and 1013 of the peer and HTTP 429, and nobody else."""
     status = Failure.of("SYS_RATE_LIMITED", details={"http_status": 429})
     assert wants_slow_start(status)
-    assert [code for code in range(1000, 1016) if wants_slow_start(classify_close(code, "", "peer"))] == [
+    assert [
+        code for code in range(1000, 1016) if wants_slow_start(classify_close(code, "", "peer"))
+    ] == [
         1012,
         1013,
     ]

@@ -60,7 +60,9 @@ async def test_a_lasting_refusal_ends_the_loop_with_the_same_error(status):
     ) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(InvalidStatus) as caught:
-            async for _ in connect(f"ws://127.0.0.1:{port}", process_exception=STEADY.process_exception):
+            async for _ in connect(
+                f"ws://127.0.0.1:{port}", process_exception=STEADY.process_exception
+            ):
                 pytest.fail("connected")
     assert caught.value.response.status_code == status
 
@@ -75,7 +77,9 @@ async def test_a_bad_certificate_ends_the_loop():
     async with serve(lambda ws: ws.wait_closed(), "127.0.0.1", 0, ssl=context) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(ssl.SSLCertVerificationError):
-            async for _ in connect(f"wss://127.0.0.1:{port}", process_exception=STEADY.process_exception):
+            async for _ in connect(
+                f"wss://127.0.0.1:{port}", process_exception=STEADY.process_exception
+            ):
                 pytest.fail("connected")
 
 
@@ -99,4 +103,7 @@ def test_a_rule_has_the_last_word():
     """A failure that stands in `rules` is tried again, whatever it usually means."""
     error = PermissionError(13, "permission denied")
     assert STEADY.process_exception(error) is error
-    assert rb.bridge.Reconnect(rules={PermissionError: rb.Rule(attempts=3)}).process_exception(error) is None
+    assert (
+        rb.bridge.Reconnect(rules={PermissionError: rb.Rule(attempts=3)}).process_exception(error)
+        is None
+    )

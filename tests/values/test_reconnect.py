@@ -17,7 +17,11 @@ def test_the_defaults():
     assert (policy.attempts, policy.on_exhausted, policy.first_connect) == (5, "suspend", "retry")
     assert (policy.grace, policy.connect_timeout, policy.stable_after) == (300, 10, 30)
     assert (policy.connect_burst, policy.connects_per_minute) == (3, 4)
-    assert (policy.rules, policy.reuse_address_on, policy.allow_plaintext_credentials) == ({}, (), False)
+    assert (policy.rules, policy.reuse_address_on, policy.allow_plaintext_credentials) == (
+        {},
+        (),
+        False,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,15 @@ import pytest
 
 from resilient_bridge import named
 from resilient_bridge.bridge import Reconnect
-from resilient_bridge.errors import AuthError, BridgeError, Category, ConfigError, Failure, Kind, Severity
+from resilient_bridge.errors import (
+    AuthError,
+    BridgeError,
+    Category,
+    ConfigError,
+    Failure,
+    Kind,
+    Severity,
+)
 from resilient_bridge.values import Backoff, Rule, most_specific
 from tests.rows import each_row
 
@@ -86,7 +94,9 @@ def test_a_class_can_be_named_without_importing_it():
     assert most_specific(
         {named(package, "BusyError"): Rule(attempts=1), "CONN_UPGRADE_REJECTED": Rule()}, FAILURE
     ) == Rule(attempts=1)
-    assert most_specific({named("builtins", "OSError"): Rule(attempts=2)}, FAILURE) == Rule(attempts=2)
+    assert most_specific({named("builtins", "OSError"): Rule(attempts=2)}, FAILURE) == Rule(
+        attempts=2
+    )
 
 
 def test_a_number_is_an_http_status_a_close_code_or_a_json_rpc_code():
@@ -102,7 +112,9 @@ def test_our_exceptions_name_families_of_failures():
     """AuthError matches a failure that would be raised as one, and is less specific than the code."""
     expired = Failure.of("AUTH_TOKEN_EXPIRED", cause=BusyError())
     assert most_specific({AuthError: Rule(attempts=1)}, expired) == Rule(attempts=1)
-    assert most_specific({AuthError: Rule(attempts=1), BridgeError: Rule()}, expired) == Rule(attempts=1)
+    assert most_specific({AuthError: Rule(attempts=1), BridgeError: Rule()}, expired) == Rule(
+        attempts=1
+    )
     both = {AuthError: Rule(attempts=1), "AUTH_TOKEN_EXPIRED": Rule(attempts=2)}
     assert most_specific(both, expired) == Rule(attempts=2)
 
@@ -110,8 +122,12 @@ def test_our_exceptions_name_families_of_failures():
 def test_of_two_equal_ones_the_first_wins():
     """Of two patterns that match, the first one written wins."""
     first, second = re.compile("busy"), re.compile("server")
-    assert most_specific({first: Rule(attempts=1), second: Rule(attempts=2)}, FAILURE) == Rule(attempts=1)
-    assert most_specific({second: Rule(attempts=2), first: Rule(attempts=1)}, FAILURE) == Rule(attempts=2)
+    assert most_specific({first: Rule(attempts=1), second: Rule(attempts=2)}, FAILURE) == Rule(
+        attempts=1
+    )
+    assert most_specific({second: Rule(attempts=2), first: Rule(attempts=1)}, FAILURE) == Rule(
+        attempts=2
+    )
 
 
 def test_no_rules_fit_nothing():
@@ -122,7 +138,14 @@ def test_no_rules_fit_nothing():
 def test_a_table_is_a_value():
     """Rules of a policy compare without order, are hashable and picklable, and cannot be changed from outside."""
     value = _numbered(
-        [503, OSError, "CONN_TIMEOUT", named("websockets", "InvalidStatus"), Category.AUTH, Kind.PARTIAL]
+        [
+            503,
+            OSError,
+            "CONN_TIMEOUT",
+            named("websockets", "InvalidStatus"),
+            Category.AUTH,
+            Kind.PARTIAL,
+        ]
     )
     policy = Reconnect(rules=value)
     turned = Reconnect(rules=dict(reversed(value.items())))

@@ -121,7 +121,9 @@ async def calls(keys: list[str]) -> None:
         keys.append(rb.current_attempt().idempotency_key)
         raise ConnectionResetError
 
-    policy = rb.Policy(rb.Fallback(lambda: "spare"), rb.Retry(attempts=3), rb.Breaker.consecutive(2))
+    policy = rb.Policy(
+        rb.Fallback(lambda: "spare"), rb.Retry(attempts=3), rb.Breaker.consecutive(2)
+    )
 
     async def fetch() -> None:
         keys.append(rb.current_attempt().idempotency_key)
@@ -169,7 +171,9 @@ async def a_bridge(server: rb.testing.BridgeServer) -> None:
 
 def test_e03_two_runs_of_a_seed_are_equal_in_every_event_key_and_wait(tmp_path):
     """And another seed is another run."""
-    first, second, other = (rb.testing.simulate(everything(tmp_path), seed=seed) for seed in (7, 7, 8))
+    first, second, other = (
+        rb.testing.simulate(everything(tmp_path), seed=seed) for seed in (7, 7, 8)
+    )
     assert first == second
     assert len(first) > 30
     assert first != other
@@ -296,7 +300,8 @@ class Busy(Exception):  # noqa: N818
 
 
 POLICY = rb.Policy(
-    rb.Retry(attempts=3, on=Busy, backoff=rb.Backoff.constant(5)), rb.Breaker.consecutive(1, key="e09")
+    rb.Retry(attempts=3, on=Busy, backoff=rb.Backoff.constant(5)),
+    rb.Breaker.consecutive(1, key="e09"),
 )
 
 

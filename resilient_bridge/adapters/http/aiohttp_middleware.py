@@ -113,7 +113,12 @@ class HTTPMiddleware:
             raise
         except Exception as error:
             disprove_hop(error, view)
-            if comes_back and task and not view.stream.is_started and _is_repeated_by_aiohttp(error):
+            if (
+                comes_back
+                and task
+                and not view.stream.is_started
+                and _is_repeated_by_aiohttp(error)
+            ):
                 self._abandoned[task] = error
             raise
         finally:
@@ -199,9 +204,9 @@ def _switch_off(request: Any) -> bool:
 def _is_repeated_by_aiohttp(error: Exception) -> bool:
     library = import_module("aiohttp")
     never = (library.ConnectionTimeoutError, library.ClientConnectorError)
-    return isinstance(error, library.ClientOSError | library.ServerDisconnectedError) and not isinstance(
-        error, never
-    )
+    return isinstance(
+        error, library.ClientOSError | library.ServerDisconnectedError
+    ) and not isinstance(error, never)
 
 
 async def _look(answer: AnswerView) -> None:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 _HEADER: Final = "authorization"
-_SENT: Final = "resilient_bridge.token"  # the header's value that we have set, which redirects inherit
+_SENT: Final = (
+    "resilient_bridge.token"  # the header's value that we have set, which redirects inherit
+)
 
 
 class Bearer:

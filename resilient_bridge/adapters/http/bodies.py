@@ -18,7 +18,9 @@ from .decoding import Decoding, decoded
 
 LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
 MOST_DECODED: Final = 1_000_000  # bytes that these may have when decoded
-_READ_ONCE: Final = "a part of its body was sent, and that can be read only once: pass bytes instead"
+_READ_ONCE: Final = (
+    "a part of its body was sent, and that can be read only once: pass bytes instead"
+)
 _SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
 
 
@@ -47,7 +49,10 @@ def known_body(request: Any) -> bytes:
 
 
 def _parts(stream: Any) -> Iterator[bytes]:
-    if type(stream).__name__ in {"ByteStream", "MultipartStream"}:  # httpx's, which begin anew each time
+    if type(stream).__name__ in {
+        "ByteStream",
+        "MultipartStream",
+    }:  # httpx's, which begin anew each time
         yield from iter(stream)
     elif type(stream).__name__ == "MultipartWriter":  # aiohttp's
         for payload, *_ in stream:
@@ -55,7 +60,11 @@ def _parts(stream: Any) -> Iterator[bytes]:
             lines = "".join(f"{name}: {text}\r\n" for name, text in payload.headers.items())
             yield f"--\r\n{lines}\r\n".encode()
             yield (
-                value if isinstance(value, bytes) else str(value).encode() if isinstance(value, str) else b""
+                value
+                if isinstance(value, bytes)
+                else str(value).encode()
+                if isinstance(value, str)
+                else b""
             )
             yield b"\r\n"
 
@@ -116,13 +125,17 @@ async def look_async(response: Any) -> bytes:
 def _keep(response: Any, parts: list[bytes]) -> bytes:
     # None for a compressed body that is broken or too large when decoded: then `classify` uses the
     # status alone.
-    body = decoded(response.headers.get("content-encoding", "identity"), b"".join(parts), MOST_DECODED)
+    body = decoded(
+        response.headers.get("content-encoding", "identity"), b"".join(parts), MOST_DECODED
+    )
     if body is not None:
         response.extensions["rb.body"] = body
     return body or b""
 
 
-def bounded(response: Any, most: int, request: Any, add_base: Callable[[BridgeError, Any], None]) -> None:
+def bounded(
+    response: Any, most: int, request: Any, add_base: Callable[[BridgeError, Any], None]
+) -> None:
     """Limit a response's body to `most` bytes, received and decoded.
 
     Reading more raises PROTO_MESSAGE_TOO_BIG.
@@ -159,7 +172,9 @@ def _rewinds(stream: Any) -> bool:
     """Whether the files of a multipart body can be read from their beginning again."""
     files = (getattr(field, "file", None) for field in getattr(stream, "fields", ()))
     return all(
-        file is None or isinstance(file, str | bytes) or (hasattr(file, "seekable") and file.seekable())
+        file is None
+        or isinstance(file, str | bytes)
+        or (hasattr(file, "seekable") and file.seekable())
         for file in files
     )
 
@@ -175,7 +190,9 @@ def _body(
     bound: _Bound | None = None,
     broken: Exception | None = None,
 ) -> Any:
-    return _stream_class(_Body, type(response).__module__)(response.stream, parts, rest, bound, broken)
+    return _stream_class(_Body, type(response).__module__)(
+        response.stream, parts, rest, bound, broken
+    )
 
 
 @cache
@@ -189,7 +206,11 @@ class _Bound:
     """How many bytes may still be read, both as received and decoded."""
 
     def __init__(
-        self, most: int, request: Any, add_base: Callable[[BridgeError, Any], None], decoding: Decoding
+        self,
+        most: int,
+        request: Any,
+        add_base: Callable[[BridgeError, Any], None],
+        decoding: Decoding,
     ) -> None:
         self._most = self._allowance = self._decoded_allowance = most
         self._request = request
@@ -242,7 +263,12 @@ class _Body(_Around):
     """
 
     def __init__(
-        self, stream: Any, parts: list[bytes], rest: Any, bound: _Bound | None, broken: Exception | None
+        self,
+        stream: Any,
+        parts: list[bytes],
+        rest: Any,
+        bound: _Bound | None,
+        broken: Exception | None,
     ) -> None:
         self._stream = stream
         self._parts = parts

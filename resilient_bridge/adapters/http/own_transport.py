@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
-_WANTED: Final = "the URL of a proxy: http://, https://, socks5:// or socks5h://, or the library's Proxy"
+_WANTED: Final = (
+    "the URL of a proxy: http://, https://, socks5:// or socks5h://, or the library's Proxy"
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +48,9 @@ class Options:
         check_flag(f"{owner}.http2", self.http2)
         check_flag(f"{owner}.trust_env", self.trust_env)
         if self.http2 and find_spec("h2") is None:
-            raise config_error(f"{owner}.http2", "the package h2 for it: pip install 'httpx[http2]'", True)
+            raise config_error(
+                f"{owner}.http2", "the package h2 for it: pip install 'httpx[http2]'", True
+            )
         if inner is not None:
             for field in attrs.fields(type(self)):
                 if getattr(self, field.name) != field.default:
@@ -55,7 +59,9 @@ class Options:
         if self.proxy is not None and not _is_proxy(self.proxy):
             raise config_error(f"{owner}.proxy", _WANTED, type(self.proxy).__name__)
         if self.limits is not None and not hasattr(self.limits, "max_connections"):
-            raise config_error(f"{owner}.limits", "an httpx.Limits or httpx2.Limits, or None", self.limits)
+            raise config_error(
+                f"{owner}.limits", "an httpx.Limits or httpx2.Limits, or None", self.limits
+            )
 
 
 def _is_proxy(proxy: Any) -> bool:
@@ -81,7 +87,9 @@ def own_transport(library: ModuleType, options: Options, *, is_async: bool) -> A
     more = {} if options.limits is None else {"limits": options.limits}
 
     def made(proxy: Any = None) -> Any:
-        return make(verify=context, http2=options.http2, trust_env=options.trust_env, proxy=proxy, **more)
+        return make(
+            verify=context, http2=options.http2, trust_env=options.trust_env, proxy=proxy, **more
+        )
 
     if options.proxy is not None:
         return made(options.proxy)
@@ -111,7 +119,9 @@ class Direct(NamedTuple):
 
     def fits(self, url: Any) -> bool:
         """Return whether requests to a URL of httpx go without a proxy."""
-        if (self.scheme and self.scheme != url.scheme) or (self.port is not None and self.port != url.port):
+        if (self.scheme and self.scheme != url.scheme) or (
+            self.port is not None and self.port != url.port
+        ):
             return False
         host = url.host.lower()
         if self.network is not None:
@@ -176,11 +186,15 @@ class Routes:
     ) -> None:
         self._straight, self._through, self._direct = straight, through, direct
         self._far = {
-            scheme for scheme, url in proxies.items() if not is_loopback(urlsplit(url).hostname or "")
+            scheme
+            for scheme, url in proxies.items()
+            if not is_loopback(urlsplit(url).hostname or "")
         }
         # it has the one method that its transports have
         self._method = (
-            "handle_async_request" if hasattr(straight, "handle_async_request") else "handle_request"
+            "handle_async_request"
+            if hasattr(straight, "handle_async_request")
+            else "handle_request"
         )
         setattr(self, self._method, self._send)
 
@@ -216,7 +230,10 @@ class Routes:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for transport in self._all():
             await transport.__aexit__(kind, error, trace)
@@ -227,7 +244,10 @@ class Routes:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for transport in self._all():
             transport.__exit__(kind, error, trace)

@@ -92,7 +92,9 @@ def _origin(url: Any) -> _Origin:
 def _is_same(one: _Origin, other: _Origin) -> bool:
     """Return whether two origins are equal, or one host over http and https on default ports."""
     usual = {("http", 80), ("https", 443)}
-    return one == other or (one[1] == other[1] and {(one[0], one[2]), (other[0], other[2])} == usual)
+    return one == other or (
+        one[1] == other[1] and {(one[0], one[2]), (other[0], other[2])} == usual
+    )
 
 
 def mark_redirect(request: Any) -> None:
@@ -122,13 +124,17 @@ def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -
     url, headers = request.url, request.headers
     here = _origin(url)
     if hops[-1].origin[0] == "https" and url.scheme != "https":
-        raise error_for(Failure.of("CONN_REDIRECT_REFUSED", f"redirect from https to {url.scheme} refused"))
+        raise error_for(
+            Failure.of("CONN_REDIRECT_REFUSED", f"redirect from https to {url.scheme} refused")
+        )
     if not _is_same(hops[-1].origin, here):
         if _has_credentials(request, beside="cookie"):
             raise error_for(Failure.of("CONN_REDIRECT_REFUSED", details={"origin": origin_of(url)}))
         if holds_secret(known_body(request)):
             message = "redirect to another origin refused: it would send a body with a secret there"
-            raise error_for(Failure.of("CONN_REDIRECT_REFUSED", message, details={"origin": origin_of(url)}))
+            raise error_for(
+                Failure.of("CONN_REDIRECT_REFUSED", message, details={"origin": origin_of(url)})
+            )
         for name in [name for name in headers if name != "cookie" and not may_follow(name)]:
             del headers[name]
     if "cookie" in headers:
@@ -187,7 +193,9 @@ def _pairs(cookies: str) -> list[str]:
     return [pair for part in cookies.split(";") if (pair := part.strip())]
 
 
-def _allowed_cookies(cookies: str, hops: tuple[_Hop, ...], here: _Origin, domains: Mapping[str, str]) -> str:
+def _allowed_cookies(
+    cookies: str, hops: tuple[_Hop, ...], here: _Origin, domains: Mapping[str, str]
+) -> str:
     own = frozenset[str]().union(*(hop.cookies for hop in hops if _is_same(hop.origin, here)))
     elsewhere = frozenset[str]().union(*(hop.cookies for hop in hops))
 
@@ -210,7 +218,11 @@ def check_plaintext(request: Any, *, has_token: bool = False) -> None:
     if _is_loopback(request.url.host):
         return
     query: bytes = request.url.query
-    if has_token or _has_credentials(request) or (query and sends_secret(query.decode("ascii", "replace"))):
+    if (
+        has_token
+        or _has_credentials(request)
+        or (query and sends_secret(query.decode("ascii", "replace")))
+    ):
         raise plaintext_refused("https", origin_of(request.url), "HTTPTransport")
 
 
@@ -238,7 +250,8 @@ def bound_to(request: Any, remaining: float) -> Generator[None, None, None]:
     remaining, own = max(remaining, _SHORTEST), timeouts or {}
     phases = {name: own.get(name) for name in ("connect", "read", "write", "pool")}
     extensions["timeout"] = {
-        name: remaining if seconds is None else min(seconds, remaining) for name, seconds in phases.items()
+        name: remaining if seconds is None else min(seconds, remaining)
+        for name, seconds in phases.items()
     }
     try:
         yield

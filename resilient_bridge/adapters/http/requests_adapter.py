@@ -113,7 +113,9 @@ class HTTPAdapter(_Base):
         carried: dict[str, Any] = hooks.setdefault(_CARRIED, {})
         body = request.body
         watched = _watched(request)
-        view = RequestView(request, _url(request.url or ""), carried, stream=watched, options=options)
+        view = RequestView(
+            request, _url(request.url or ""), carried, stream=watched, options=options
+        )
         if timeout is not None:
             carried["timeout"] = _phases(timeout)
         try:
@@ -233,7 +235,11 @@ def _watched(request: Any) -> Any:
 
 def _can_rewind(request: Any) -> bool:
     position = getattr(request, "_body_position", None)
-    return isinstance(position, int) and not isinstance(position, bool) and hasattr(request.body, "seek")
+    return (
+        isinstance(position, int)
+        and not isinstance(position, bool)
+        and hasattr(request.body, "seek")
+    )
 
 
 def _rewind(request: Any, watched: Any) -> None:

@@ -61,7 +61,10 @@ if TYPE_CHECKING:
     from .bearer import Bearer, Token
 
     class _Bases(  # type: ignore[misc] # the two libraries differ in their Request classes
-        httpx.AsyncBaseTransport, httpx.BaseTransport, httpx2.AsyncBaseTransport, httpx2.BaseTransport
+        httpx.AsyncBaseTransport,
+        httpx.BaseTransport,
+        httpx2.AsyncBaseTransport,
+        httpx2.BaseTransport,
     ):
         """The transport base classes of the four kinds of client."""
 
@@ -78,7 +81,9 @@ _ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent":
 def _add_library_base(error: BridgeError, request: Any) -> None:
     """Add the client library's base class to our error: `except httpx.HTTPError` catches it."""
     library = import_module(package_of(request))
-    add_base(error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError)
+    add_base(
+        error, library.TimeoutException if isinstance(error, TimeoutError) else library.RequestError
+    )
     cast("Any", error).request = request
 
 
@@ -146,10 +151,14 @@ class HTTPTransport(_Bases):
         """
         self._policy = calls_of(policy, "HTTPTransport.policy")
         if isinstance(inner, HTTPTransport):
-            raise config_error("HTTPTransport.inner", "a transport that does not retry already", inner)
+            raise config_error(
+                "HTTPTransport.inner", "a transport that does not retry already", inner
+            )
         check_transport(inner, self._policy)
         if max_body is not None and not is_count(max_body):
-            raise config_error("HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body)
+            raise config_error(
+                "HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body
+            )
         check_http_options("HTTPTransport", idempotency_header, allow_plaintext_credentials)
         self._options = Options(
             verify=verify, cert=cert, http2=http2, proxy=proxy, limits=limits, trust_env=trust_env
@@ -157,14 +166,20 @@ class HTTPTransport(_Bases):
         self._options.check("HTTPTransport", inner)
         self._bearer = bearer_of(token, "HTTPTransport")
         self._inner: Any = inner
-        self._making = new_lock()  # threads may send the first requests of a shared client at the same time
+        self._making = (
+            new_lock()
+        )  # threads may send the first requests of a shared client at the same time
         self._max_body = max_body
         self._key_header = idempotency_header
         self._allows_plaintext = allow_plaintext_credentials
         self._protected: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
         self._domains: OrderedDict[str, str] = OrderedDict()  # of cookies set for a whole domain
-        self._repeats = any(isinstance(layer, Retry) and layer.attempts != 1 for layer in self._policy.layers)
-        self._logged: set[str] = set()  # the classes of bodies that were cut of which the log has told
+        self._repeats = any(
+            isinstance(layer, Retry) and layer.attempts != 1 for layer in self._policy.layers
+        )
+        self._logged: set[str] = (
+            set()
+        )  # the classes of bodies that were cut of which the log has told
 
     # What differs between client libraries: see `views.Core`.
     _as_theirs: Callable[[BridgeError, Any], None] = staticmethod(_add_library_base)
@@ -216,7 +231,9 @@ class HTTPTransport(_Bases):
                 check_plaintext(request, has_token=self._bearer is not None)
             if OURS in request.extensions:
                 raise config_error(
-                    "HTTPTransport.inner", "a transport that does not retry already", "an HTTPTransport below"
+                    "HTTPTransport.inner",
+                    "a transport that does not retry already",
+                    "an HTTPTransport below",
                 )
             return self._protected_for(request, is_async=is_async)
         except BridgeError as error:
@@ -227,10 +244,15 @@ class HTTPTransport(_Bases):
         """Return the function that sends a request under its policy, by origin and permission."""
         extensions, url = request.extensions, request.url
         for name in extensions:
-            if name.startswith("rb.") and name not in USER_EXTENSIONS:  # no permission, and no word of it
+            if (
+                name.startswith("rb.") and name not in USER_EXTENSIONS
+            ):  # no permission, and no word of it
                 here = f'request.extensions["{name}"]'
                 raise config_error(
-                    here, "rb.idempotent or rb.policy", name, write='extensions={"rb.idempotent": True}'
+                    here,
+                    "rb.idempotent or rb.policy",
+                    name,
+                    write='extensions={"rb.idempotent": True}',
                 )
         if self._inner is None:
             with self._making:
@@ -285,7 +307,9 @@ class HTTPTransport(_Bases):
         policy = policy or self._policy
         if len(self._protected) >= _MOST:
             self._protected.popitem(last=False)
-        asks = any(isinstance(layer, Retry) and layer.on_result is not None for layer in policy.layers)
+        asks = any(
+            isinstance(layer, Retry) and layer.on_result is not None for layer in policy.layers
+        )
         sends = (_sending_async if is_async else _sending)(
             self._below(),
             sound_as=_same if asks else _Sound,
@@ -408,7 +432,8 @@ def bearer_of(token: Token | None, owner: str) -> Bearer | None:
 def _is_free(extensions: Any) -> bool:
     """Return whether the request leaves the transport its policy and its permission."""
     return (
-        extensions.get("rb.policy", extensions) is not None and extensions.get("rb.idempotent") is not False
+        extensions.get("rb.policy", extensions) is not None
+        and extensions.get("rb.idempotent") is not False
     )
 
 

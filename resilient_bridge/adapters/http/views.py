@@ -95,7 +95,9 @@ def _watched_class(base: Any) -> type[Any]:
             self._rb_tell(error)
             raise
 
-    def iter_content(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:  # requests: all else calls it
+    def iter_content(
+        self: Any, *args: Any, **kwargs: Any
+    ) -> Iterator[Any]:  # requests: all else calls it
         return _each(base.iter_content(self, *args, **kwargs), self._rb_tell)
 
     def reduced(self: Any, protocol: Any) -> Any:
@@ -106,7 +108,9 @@ def _watched_class(base: Any) -> type[Any]:
     if not hasattr(base, "iter_content"):
         methods = {"read": read}
     return type(
-        base.__name__, (base,), {**methods, "__module__": base.__module__, "__qualname__": base.__qualname__}
+        base.__name__,
+        (base,),
+        {**methods, "__module__": base.__module__, "__qualname__": base.__qualname__},
     )
 
 

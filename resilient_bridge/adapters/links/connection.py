@@ -141,7 +141,9 @@ class Connection:
     def _learn(self, error: BaseException) -> None:
         """Set an error as the cause, unless one is known that says more than "closed"."""
         error = _leaf(error)
-        says_more = self._is_silent and not isinstance(error, asyncio.CancelledError | ConnectionAbortedError)
+        says_more = self._is_silent and not isinstance(
+            error, asyncio.CancelledError | ConnectionAbortedError
+        )
         if self.cause is None or says_more:
             self.cause, self._is_silent = error, False
 
@@ -259,7 +261,9 @@ def _checked(made: Any) -> AbstractAsyncContextManager[Any]:
         if inspect.iscoroutine(made):
             made.close()  # or Python warns that it was never awaited
         raise config_error(
-            "reconnecting.factory", "a callable that returns an async context manager", type(made).__name__
+            "reconnecting.factory",
+            "a callable that returns an async context manager",
+            type(made).__name__,
         )
     return made  # type: ignore[no-any-return]
 
@@ -268,7 +272,9 @@ def _leaf(error: BaseException) -> BaseException:
     """Return the first error in a group that is no cancellation: task groups may nest groups."""
     while isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
-        error = next((one for one in inner if not isinstance(one, asyncio.CancelledError)), inner[0])
+        error = next(
+            (one for one in inner if not isinstance(one, asyncio.CancelledError)), inner[0]
+        )
     return error
 
 

@@ -78,9 +78,13 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
             return found
         # websockets removes Authorization and Cookie before it follows, but not X-Api-Key.
         if carries:
-            return _refused(f"redirect with credentials to another origin, {origin_of(parse_uri(found))},")
+            return _refused(
+                f"redirect with credentials to another origin, {origin_of(parse_uri(found))},"
+            )
         headers = Headers(made.additional_headers or ())
-        made.additional_headers = Headers([pair for pair in headers.raw_items() if may_follow(pair[0])])
+        made.additional_headers = Headers(
+            [pair for pair in headers.raw_items() if may_follow(pair[0])]
+        )
         return found
 
     cast("Any", made).process_redirect = process_redirect
@@ -95,7 +99,9 @@ def sends_in_clear(made: object) -> bool:
 
     dialled = cast("connect", made)
     target, names = target_of(dialled), cast("Any", dialled.additional_headers or ())
-    return not target.secure and (target.user_info is not None or any(is_sensitive(name) for name in names))
+    return not target.secure and (
+        target.user_info is not None or any(is_sensitive(name) for name in names)
+    )
 
 
 def _as_websocket(error: Exception) -> None:
@@ -106,7 +112,11 @@ def _as_websocket(error: Exception) -> None:
         return
     headers = error.response.headers
     location = headers.get_all("Location")
-    scheme = {"http": "ws", "https": "wss"}.get(location[0].partition(":")[0].lower()) if location else None
+    scheme = (
+        {"http": "ws", "https": "wss"}.get(location[0].partition(":")[0].lower())
+        if location
+        else None
+    )
     if scheme is not None:
         del headers["Location"]
         headers["Location"] = scheme + ":" + location[0].partition(":")[2]
@@ -129,8 +139,16 @@ def _stays(here: WebSocketURI, found: str) -> bool:
     from websockets.uri import parse_uri
 
     there = parse_uri(found)
-    is_upgrade = here.host == there.host and (here.port, there.port, there.secure) == (80, 443, True)
-    return is_upgrade or (here.secure, here.host, here.port) == (there.secure, there.host, there.port)
+    is_upgrade = here.host == there.host and (here.port, there.port, there.secure) == (
+        80,
+        443,
+        True,
+    )
+    return is_upgrade or (here.secure, here.host, here.port) == (
+        there.secure,
+        there.host,
+        there.port,
+    )
 
 
 def _refused(what: str, cause: Exception | None = None) -> BridgeError:

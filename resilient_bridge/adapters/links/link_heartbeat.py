@@ -48,7 +48,10 @@ async def beat(connection: Beating, heartbeat: Heartbeat) -> None:
         await asyncio.sleep(heartbeat.every)
         try:
             pong = await _answered(connection, client.ping(), heartbeat.timeout)
-            if pong is not None and await _answered(connection, pong, heartbeat.timeout) is not None:
+            if (
+                pong is not None
+                and await _answered(connection, pong, heartbeat.timeout) is not None
+            ):
                 connection.has_worked = True
                 continue
         except Exception:  # noqa: BLE001 -- it is closing already, and reports the cause itself

@@ -86,7 +86,9 @@ _HIDES: Final = frozenset({"mcp"})
 
 # seconds for the cause from a client that only says "closed", and for a call made at once
 _WORD_AFTER: Final = 1.0
-_CLIENT_END: Final = CLOSING + 1.0  # seconds: once its client has been left, an unwritten call has not run
+_CLIENT_END: Final = (
+    CLOSING + 1.0
+)  # seconds: once its client has been left, an unwritten call has not run
 
 
 class LinkSeen(Protocol):
@@ -152,7 +154,9 @@ class LinkCalls:
         if connection is not None:
             is_idempotent = await self._hint(connection, call) == "read"
         # Names in `idempotent_if_marked` need the mark on the error; without it `_answer` stops.
-        is_free = is_idempotent or (self._idempotent is not False and _operation(call) in self._if_marked)
+        is_free = is_idempotent or (
+            self._idempotent is not False and _operation(call) in self._if_marked
+        )
         return await self._protected(name, is_idempotent=is_free)(call, is_idempotent)
 
     def _protected(self, name: str, *, is_idempotent: bool) -> Any:
@@ -171,7 +175,11 @@ class LinkCalls:
         return self._bound[key]
 
     def _read(self, result: object) -> Failure | None:
-        return failure_of_answer(result) if self._answers or self._is_peer else failure_of_result(result)
+        return (
+            failure_of_answer(result)
+            if self._answers or self._is_peer
+            else failure_of_result(result)
+        )
 
     def _heed(self, connection: Connection, result: object) -> None:
         """End the session if the answer, which the caller gets first, is a fatal failure."""
@@ -242,7 +250,9 @@ class LinkCalls:
                     cause, call.method, client, is_idempotent=may_repeat, is_unsent=is_unsent
                 ) from cause
 
-    async def _pause(self, connection: Connection, until: float | None, pauses: Iterator[int]) -> bool:
+    async def _pause(
+        self, connection: Connection, until: float | None, pauses: Iterator[int]
+    ) -> bool:
         """Wait longer each time before a repeat on the same connection.
 
         Returns False if the call has no patience left for it.
@@ -283,7 +293,9 @@ class LinkCalls:
                     return ended.result
                 if ended.error is not None and not is_loss(ended.error):
                     raise ended.error
-                connection.end(ended.error)  # then read again: a message may have come with the loss
+                connection.end(
+                    ended.error
+                )  # then read again: a message may have come with the loss
                 continue
             try:
                 result = await _at_once(begin())
@@ -320,7 +332,9 @@ def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any
             around = CURRENT.get()
             CURRENT.set(new_frame(None, None, around.world, around.started, around.deadline_at))
             CURRENT_WIRE.set(wire)
-        return cast("Coroutine[Any, Any, Any]", getattr(client, call.method)(*call.args, **call.kwargs))
+        return cast(
+            "Coroutine[Any, Any, Any]", getattr(client, call.method)(*call.args, **call.kwargs)
+        )
 
     return begin
 
@@ -360,7 +374,9 @@ async def _is_away(connection: Connection, wire: MCPWire) -> bool | None:
     if is_sure or not hasattr(session, "send_ping"):
         return False
     if connection.doubt is None:
-        connection.doubt = asyncio.ensure_future(_probe(connection, session, is_away=wire.says_away))
+        connection.doubt = asyncio.ensure_future(
+            _probe(connection, session, is_away=wire.says_away)
+        )
     # All calls share the ping, so a cancelled caller must not cancel it.
     is_back = await asyncio.shield(connection.doubt)
     return True if wire.says_away or not is_back else None

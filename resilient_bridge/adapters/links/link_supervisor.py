@@ -84,7 +84,9 @@ class LinkSupervisor:
         self.check_loop()
         if self._owner is not None or self.state is not BridgeState.IDLE:
             raise config_error(
-                "Reconnecting", "to be entered once: make another one", f"a second time ({self.state.value})"
+                "Reconnecting",
+                "to be entered once: make another one",
+                f"a second time ({self.state.value})",
             )
         loop = self.guard.loop = asyncio.get_running_loop()
         self._changed = loop.create_future()
@@ -143,7 +145,9 @@ class LinkSupervisor:
 
     def late(self, seconds: float, error: NotConnectedError) -> BridgeError:
         """Return the error of `wait_ready` when its timeout has passed."""
-        return error_for(Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s{self._last}", cause=error))
+        return error_for(
+            Failure.of("SYS_TIMEOUT", f"not ready after {seconds:g} s{self._last}", cause=error)
+        )
 
     def reconnect_now(self) -> None:
         self.check_loop()
@@ -192,10 +196,14 @@ class LinkSupervisor:
     def usable(self) -> Connection | None:
         """Return the connection in use, None while there is none."""
         connection = self._connection
-        is_usable = connection is not None and connection.is_usable and self.state is BridgeState.READY
+        is_usable = (
+            connection is not None and connection.is_usable and self.state is BridgeState.READY
+        )
         return connection if is_usable else None
 
-    async def _waited(self, find: Callable[[], Connection | None], seconds: float | None) -> Connection:
+    async def _waited(
+        self, find: Callable[[], Connection | None], seconds: float | None
+    ) -> Connection:
         until = None if seconds is None else self.loop.time() + seconds
         while True:
             if (connection := find()) is not None:
@@ -209,7 +217,9 @@ class LinkSupervisor:
             ):
                 raise self._away()
             doubt = None if self._connection is None else self._connection.doubt
-            changes: list[asyncio.Future[Any]] = [self._changed] if doubt is None else [self._changed, doubt]
+            changes: list[asyncio.Future[Any]] = (
+                [self._changed] if doubt is None else [self._changed, doubt]
+            )
             await asyncio.wait(changes, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
 
     @property
@@ -250,10 +260,13 @@ class LinkSupervisor:
                 self._tell(events.Suspended(**why, attempts=self._losses.reconnection.failed))
             self._is_suspended = decision.suspended
             self._become(
-                BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF, decision.reason
+                BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF,
+                decision.reason,
             )
             why["reason"] = "rate_capped" if decision.is_capped else decision.reason
-            self._tell(events.ReconnectScheduled(**why, attempt=decision.attempt, wait=decision.wait))
+            self._tell(
+                events.ReconnectScheduled(**why, attempt=decision.attempt, wait=decision.wait)
+            )
             await self._wait(decision.wait)
 
     async def _one_connection(self) -> tuple[Connection, Failure]:
@@ -261,7 +274,9 @@ class LinkSupervisor:
         timeout = self._policy.reconnect.connect_timeout
         connection = self._connection = Connection(self._factory, self._policy.heartbeat)
         await asyncio.wait(
-            [connection.opened, connection.lost], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+            [connection.opened, connection.lost],
+            timeout=timeout,
+            return_when=asyncio.FIRST_COMPLETED,
         )
         if connection.opened.done():
             self._client = connection.client
@@ -276,7 +291,8 @@ class LinkSupervisor:
             await asyncio.wait([connection.over])
             cause = connection.known_cause
             self._become(
-                BridgeState.BACKOFF, "connection_lost" if cause is None else reason_of(failure_of(cause))
+                BridgeState.BACKOFF,
+                "connection_lost" if cause is None else reason_of(failure_of(cause)),
             )
         elif not connection.lost.done():
             connection.end(TimeoutError(f"no connection within {timeout:g} s"))
@@ -297,7 +313,11 @@ class LinkSupervisor:
             self._changed.set_result(None)
             self._changed = self.loop.create_future()
         if previous is not state:
-            self._tell(events.StateChanged(at=self._now().at, previous=previous, state=state, reason=reason))
+            self._tell(
+                events.StateChanged(
+                    at=self._now().at, previous=previous, state=state, reason=reason
+                )
+            )
 
     def _now(self) -> Now:
         return Now(self.loop.time(), self._wall())

@@ -89,7 +89,9 @@ def is_proof(error: Exception, failure: Failure, client: Any, wire: MCPWire) -> 
     package, number = package_of(client), failure.details.get("rpc_code")
     if number is None:
         return package == "resilient_bridge"
-    is_made_up = text_of(error).startswith("Failed to parse") or _is_afterthought(error) or wire.answers > 1
+    is_made_up = (
+        text_of(error).startswith("Failed to parse") or _is_afterthought(error) or wire.answers > 1
+    )
     return package in {"mcp", "resilient_bridge"} and number in _NOT_STARTED and not is_made_up
 
 
@@ -133,7 +135,9 @@ def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:
 
 def ends_client(error: Exception, client: Any, wire: MCPWire) -> bool:
     """Return whether an error of one call, with its HTTP answers, means that its client is lost."""
-    if package_of(client) == "mcp" and (wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"):
+    if package_of(client) == "mcp" and (
+        wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"
+    ):
         return is_session_lost(error, client, wire)
     if is_not_executed(error):
         return isinstance(error.__cause__, Exception) and is_loss(error.__cause__)
@@ -210,7 +214,9 @@ def ending(
         rules["exit_code"] = client.returncode  # also 0, which is no error of the system
     if is_idempotent:
         return BridgeError(
-            Failure.of("CONN_RESET", f"lost during {name}: {failure.message}", details=rules, cause=cause)
+            Failure.of(
+                "CONN_RESET", f"lost during {name}: {failure.message}", details=rules, cause=cause
+            )
         )
     text = f"outcome of {name} unknown: {failure.message}"
     return OutcomeUnknownError(Failure.of("SYS_OUTCOME_UNKNOWN", text, details=rules, cause=cause))

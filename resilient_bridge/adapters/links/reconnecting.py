@@ -141,7 +141,11 @@ class Reconnecting(TeachesNames, AbstractAsyncContextManager[Client], Generic[Cl
         return cast("Client", Linked(self._calls))
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> None:
         """Close the link."""
         await self._supervisor.aclose()

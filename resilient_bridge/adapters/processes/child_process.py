@@ -92,7 +92,9 @@ def _checked_command(command: tuple[object, ...]) -> tuple[str, ...]:
         raise config_error("stdio.command[0]", wanted, "one list", write="rb.links.stdio(*command)")
     for index, word in enumerate(command):
         if not _can_be_passed(word):
-            raise config_error(f"stdio.command[{index}]", "text without a null character", _kind(word))
+            raise config_error(
+                f"stdio.command[{index}]", "text without a null character", _kind(word)
+            )
     words = cast("tuple[str, ...]", command)
     if not words or not words[0]:
         raise config_error("stdio.command", "a program, and its arguments", "none")
@@ -118,7 +120,9 @@ def _checked_env(env: object) -> dict[str, str] | None:
         if not isinstance(name, str) or not _can_be_passed(name) or not name or "=" in name:
             raise config_error("stdio.env", "names that are not empty and hold no =", _kind(name))
         if not _can_be_passed(value):
-            raise config_error(f"stdio.env[{name!r}]", "text without a null character", _kind(value))
+            raise config_error(
+                f"stdio.env[{name!r}]", "text without a null character", _kind(value)
+            )
     return dict(cast("Mapping[str, str]", found))
 
 

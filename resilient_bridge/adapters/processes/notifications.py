@@ -43,9 +43,13 @@ class Notifications:
     def put(self, method: str, params: dict[str, Any] | list[Any] | None, size: int) -> None:
         """Add a notification; `size` is that of its line."""
         payload = {"params": params} if isinstance(params, list) else params or {}
-        self._queue.append((size, Message(type=method, id=None, raw_timestamp=None, payload=payload)))
+        self._queue.append(
+            (size, Message(type=method, id=None, raw_timestamp=None, payload=payload))
+        )
         self._bytes += size
-        while len(self._queue) > _CAPACITY or (self._bytes > self._max_bytes and len(self._queue) > 1):
+        while len(self._queue) > _CAPACITY or (
+            self._bytes > self._max_bytes and len(self._queue) > 1
+        ):
             self._take()
             self.missed += 1
         self._wake()

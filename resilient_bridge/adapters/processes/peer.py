@@ -254,7 +254,9 @@ class Peer:
         words, details = list[str](), dict[str, Any]()
         if noise:
             last = redact(self._last_noise.decode("utf-8", "replace").strip(), limit=_SHOWN)
-            words.append(f"{noise} {'line' if noise == 1 else 'lines'} of no JSON-RPC, the last {last!r}")
+            words.append(
+                f"{noise} {'line' if noise == 1 else 'lines'} of no JSON-RPC, the last {last!r}"
+            )
             details["noise"] = noise
         if unmatched:
             last = redact(str(self._last_stray), limit=_SHOWN)
@@ -303,7 +305,9 @@ class Peer:
         )
 
 
-def running(child: ChildProcess, queue_bytes: int, close_timeout: float) -> AbstractAsyncContextManager[Peer]:
+def running(
+    child: ChildProcess, queue_bytes: int, close_timeout: float
+) -> AbstractAsyncContextManager[Peer]:
     """Return the context manager that runs this child and yields its peer."""
     return Peer(child, queue_bytes)._running(close_timeout)  # pyright: ignore[reportPrivateUsage] # noqa: SLF001 -- not for users
 

@@ -42,7 +42,9 @@ def encode(by: str, method: object, params: object, number: int | None = None) -
 
 def refusal(number: object) -> bytes:
     """Return the line that answers a request of the child: method not found."""
-    return _line({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "method not found"}})
+    return _line(
+        {"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "method not found"}}
+    )
 
 
 def decode(line: bytes) -> Fields | None:
@@ -60,7 +62,9 @@ def decode(line: bytes) -> Fields | None:
     if found.get("jsonrpc") != "2.0" or not _is_id(found.get("id")):
         return None
     if "method" in found:
-        fits = isinstance(found["method"], str) and isinstance(found.get("params"), dict | list | None)
+        fits = isinstance(found["method"], str) and isinstance(
+            found.get("params"), dict | list | None
+        )
     else:
         fits = "id" in found
     return found if fits else None
@@ -91,4 +95,6 @@ def _line(message: Fields) -> bytes:
 
 
 def _is_id(found: object) -> bool:
-    return found is None or is_number(found) or (isinstance(found, str) and len(found) <= _LONGEST_ID)
+    return (
+        found is None or is_number(found) or (isinstance(found, str) and len(found) <= _LONGEST_ID)
+    )

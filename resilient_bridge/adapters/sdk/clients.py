@@ -92,9 +92,7 @@ def wrap(
     check_flag("wrap.answers", answers)
     sdk, kind = sdk_of(client), client.__class__  # not `type`: it may be wrapped already
     if issubclass(type(client), Proxy) and (methods is None or sdk is not None):
-        wanted = (
-            "a client that is not wrapped already; rb.wrap(client.__wrapped__, …) gives it another policy"
-        )
+        wanted = "a client that is not wrapped already; rb.wrap(client.__wrapped__, …) gives it another policy"
         raise config_error("wrap.client", wanted, f"a wrapped {client.__class__.__name__}")
     if methods is None and is_http_client(client):
         for argument, value in (
@@ -103,7 +101,9 @@ def wrap(
             ("answers", answers or None),
         ):
             if value is not None:
-                wanted = 'none for an HTTP client; for one request: extensions={"rb.idempotent": True}'
+                wanted = (
+                    'none for an HTTP client; for one request: extensions={"rb.idempotent": True}'
+                )
                 raise config_error(f"wrap.{argument}", wanted, value)
         return cast(
             "Client",
@@ -114,7 +114,9 @@ def wrap(
             ),
         )
     if methods is None and (
-        isinstance(client, type | FunctionType | BuiltinFunctionType | MethodType | ModuleType | str)
+        isinstance(
+            client, type | FunctionType | BuiltinFunctionType | MethodType | ModuleType | str
+        )
         or client is None
     ):
         wanted = "an object with methods, such as a client of openai; a function is decorated"
@@ -161,7 +163,9 @@ def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:
     if methods is None:
         return {}
     if isinstance(methods, str) or not isinstance(methods, Collection):
-        raise config_error("wrap.methods", "names of methods, or a mapping of names to policies", methods)
+        raise config_error(
+            "wrap.methods", "names of methods, or a mapping of names to policies", methods
+        )
     found: dict[str, Policy | None] = {}
     for name in cast("Collection[str]", methods):
         policy = cast("Mapping[str, Any]", methods)[name] if isinstance(methods, Mapping) else None
@@ -171,5 +175,7 @@ def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:
             target = getattr(target, part, None)
         if not callable(target):
             write = f"rb.wrap({client.__class__.__name__}(), methods=({_a_method(client)!r},))"
-            raise config_error("wrap.methods", f"methods of {client.__class__.__name__}", name, write=write)
+            raise config_error(
+                "wrap.methods", f"methods of {client.__class__.__name__}", name, write=write
+            )
     return found

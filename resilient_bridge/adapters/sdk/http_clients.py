@@ -41,9 +41,14 @@ def wrapped_http_client(client: Any, policy: Policy, *, allow_plaintext_credenti
     """
     own: Any = getattr(client, _OWN, None)
     by_url: dict[Any, Any] | None = getattr(client, _BY_URL, None)
-    if not (hasattr(own, "handle_request") or hasattr(own, "handle_async_request")) or by_url is None:
+    if (
+        not (hasattr(own, "handle_request") or hasattr(own, "handle_async_request"))
+        or by_url is None
+    ):
         wanted = f"a release of {client.__class__.__module__.partition('.')[0]} whose transports can be found"
-        raise config_error("wrap.client", f"{wanted}; here: transport=rb.HTTPTransport()", "another one")
+        raise config_error(
+            "wrap.client", f"{wanted}; here: transport=rb.HTTPTransport()", "another one"
+        )
     under: dict[int, HTTPTransport] = {}
 
     def protected(transport: Any) -> HTTPTransport:
@@ -59,7 +64,8 @@ def wrapped_http_client(client: Any, policy: Policy, *, allow_plaintext_credenti
 
     made: Any = copy.copy(client)
     mounts = {
-        pattern: None if transport is None else protected(transport) for pattern, transport in by_url.items()
+        pattern: None if transport is None else protected(transport)
+        for pattern, transport in by_url.items()
     }
     setattr(made, _OWN, protected(own))
     setattr(made, _BY_URL, mounts)
@@ -78,4 +84,6 @@ class WrappedHTTPClient(Proxy):
 
     def __repr__(self) -> str:
         kind: type = self.__wrapped__.__class__
-        return f"<wrapped {kind.__module__.partition('.')[0]}.{kind.__name__}, {self._self_policy!r}>"
+        return (
+            f"<wrapped {kind.__module__.partition('.')[0]}.{kind.__name__}, {self._self_policy!r}>"
+        )

@@ -96,7 +96,9 @@ class Page(Wrapped):
         is_call = name == "get_next_page" or (
             name == "next_page" and self.__wrapped__.config.get("page_token")
         )
-        return self._self_wrapping.protected(f"{self._self_path}.{name}", value) if is_call else value
+        return (
+            self._self_wrapping.protected(f"{self._self_path}.{name}", value) if is_call else value
+        )
 
     __iter__ = _of_class("__iter__")
     __next__ = _of_class("__next__")
@@ -112,7 +114,9 @@ class Prepared:
     `made` is the object, None if it is created on first use.
     """
 
-    def __init__(self, wrapping: Shared, protected: Any, make: Callable[[], Any], made: Any = None) -> None:
+    def __init__(
+        self, wrapping: Shared, protected: Any, make: Callable[[], Any], made: Any = None
+    ) -> None:
         self._wrapping, self._protected, self._make = wrapping, protected, make
         self.made = made
         self._is_fresh = made is not None

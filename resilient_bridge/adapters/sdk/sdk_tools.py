@@ -50,7 +50,11 @@ def anthropic_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
 
 def _body(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     extra = arguments.get("extra_body")
-    return {**arguments, **cast("Mapping[str, Any]", extra)} if isinstance(extra, Mapping) else arguments
+    return (
+        {**arguments, **cast("Mapping[str, Any]", extra)}
+        if isinstance(extra, Mapping)
+        else arguments
+    )
 
 
 # ---- google-genai ---------------------------------------------------------------------------------------------------
@@ -93,7 +97,9 @@ def _is_off(calling: object) -> bool:
 
 
 def _is_run(tool: object, owner: object) -> bool:
-    if callable(tool) or not (issubclass(type(tool), Mapping) or hasattr(type(tool), "model_fields")):
+    if callable(tool) or not (
+        issubclass(type(tool), Mapping) or hasattr(type(tool), "model_fields")
+    ):
         return True
     api = getattr(getattr(owner, "_modules", owner), "_api_client", None)
     return bool(field_of(tool, "mcp_servers") and getattr(api, "vertexai", False))

@@ -70,7 +70,9 @@ class SDK:
     counts_requests: Callable[[Any], bool]
     steps: re.Pattern[str] = re.compile(r"(?!)")
     has_effect: Callable[[Mapping[str, Any], object], bool]
-    runs_tools: Callable[[str, Mapping[str, Any], object], bool] = lambda _method, _arguments, _owner: False
+    runs_tools: Callable[[str, Mapping[str, Any], object], bool] = (
+        lambda _method, _arguments, _owner: False
+    )
     addresses: Callable[[Any], Iterable[object]]
     options: Callable[[Mapping[str, Any], object], object] = lambda _arguments, _owner: None
     derived: frozenset[str] = frozenset()
@@ -83,7 +85,9 @@ class SDK:
             path = path.replace(view, "")
         if path == "post":
             return self._is_bare_model_call(arguments, owner)
-        return self.model_calls.fullmatch(path) is not None and not self.has_effect(arguments, owner)
+        return self.model_calls.fullmatch(path) is not None and not self.has_effect(
+            arguments, owner
+        )
 
     def _is_bare_model_call(self, arguments: Mapping[str, Any], owner: object) -> bool:
         """Return whether a `post` of the client itself is a model call, by its path and body."""
@@ -149,7 +153,9 @@ def copied(value: Any) -> Any:
     """Return a shallow copy of a client, or of a part of one, which tries each request once as well."""
     made = copy.copy(value)
     own: Mapping[str, Any] = getattr(made, "__dict__", {})
-    return _once(made) if getattr(own.get("request"), "__name__", "") == _tried_once.__name__ else made
+    return (
+        _once(made) if getattr(own.get("request"), "__name__", "") == _tried_once.__name__ else made
+    )
 
 
 def _once(client: Any) -> Any:
@@ -201,7 +207,9 @@ def _counts_own_client(client: Any) -> bool:
 
 def _counts_google_clients(client: Any) -> bool:
     api = getattr(client, "_api_client", None)
-    both = [_counting(getattr(api, name, None)) for name in ("_httpx_client", "_async_httpx_client")]
+    both = [
+        _counting(getattr(api, name, None)) for name in ("_httpx_client", "_async_httpx_client")
+    ]
     return all(both) and getattr(api, "_use_aiohttp", None) is _never
 
 
@@ -240,7 +248,9 @@ def _without_google_retries(client: Any) -> Any:
                 # It was created with the retries, and is created again on the next use.
                 if "sdk_configuration" in getattr(made, "__dict__", {}):
                     setattr(part, name, None)
-    is_chosen = field_of(options, "aiohttp_client") is not None or field_of(options, "async_client_args")
+    is_chosen = field_of(options, "aiohttp_client") is not None or field_of(
+        options, "async_client_args"
+    )
     if not is_chosen and getattr(api, "_async_httpx_client", None) is not None:
         api._use_aiohttp = _never  # noqa: SLF001
     return client
@@ -253,7 +263,9 @@ def _never() -> bool:
 def _check_retries(asked: object, path: str) -> None:
     if asked is not None and field_of(asked, "attempts") not in (0, 1):
         raise config_error(
-            path, "a Client without HttpOptions.retry_options: two retries multiply", "retry_options"
+            path,
+            "a Client without HttpOptions.retry_options: two retries multiply",
+            "retry_options",
         )
 
 
@@ -316,7 +328,9 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
             has_effect=google_effect,
             runs_tools=google_runs_tools,
             addresses=_google_addresses,
-            options=lambda arguments, owner: field_of(google_config(arguments, owner), "http_options"),
+            options=lambda arguments, owner: field_of(
+                google_config(arguments, owner), "http_options"
+            ),
             makes=frozenset({"chats.create", "aio.chats.create"}),
             async_part="aio",
         ),

@@ -54,7 +54,11 @@ class _StartedProxy(Proxy):
     _self_step: str  # the name of its method that returns the next item
 
     def __init__(
-        self, stream: Any, first: Any, limits: StreamLimits = NO_LIMITS, ending: Ending | None = None
+        self,
+        stream: Any,
+        first: Any,
+        limits: StreamLimits = NO_LIMITS,
+        ending: Ending | None = None,
     ) -> None:
         super().__init__(stream)
         self._self_first = first

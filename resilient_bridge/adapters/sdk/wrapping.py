@@ -53,7 +53,9 @@ class Wrapping:
     reading: Reading
     states: States = attrs.field(init=False)
     counts_requests: bool = attrs.field(init=False, default=False)
-    _bound: dict[tuple[str, bool, bool | None, bool], Any] = attrs.field(init=False, factory=dict[Any, Any])
+    _bound: dict[tuple[str, bool, bool | None, bool], Any] = attrs.field(
+        init=False, factory=dict[Any, Any]
+    )
 
     def __attrs_post_init__(self) -> None:
         self.states = States(self.name)
@@ -64,15 +66,25 @@ class Wrapping:
         """Return the circuit in use, None where no layer has one."""
         return self.states.current
 
-    def repeats(self, call: Call, arguments: Mapping[str, Any], owner: object) -> tuple[bool | None, bool]:
+    def repeats(
+        self, call: Call, arguments: Mapping[str, Any], owner: object
+    ) -> tuple[bool | None, bool]:
         """Return whether a call may be repeated, and whether it is never repeated.
 
         None as the first: only if it provably did not run.
         """
         permitted = permission(self.idempotent, call)
-        if not permitted and self.sdk is not None and self.sdk.runs_tools(call.method, arguments, owner):
+        if (
+            not permitted
+            and self.sdk is not None
+            and self.sdk.runs_tools(call.method, arguments, owner)
+        ):
             return None, True
-        if permitted is None and self.sdk is not None and self.sdk.may_repeat(call.method, arguments, owner):
+        if (
+            permitted is None
+            and self.sdk is not None
+            and self.sdk.may_repeat(call.method, arguments, owner)
+        ):
             return True, False
         return permitted, False
 
@@ -198,7 +210,9 @@ def _is_stream(value: object, name: str) -> bool:
 # ---- calls ----------------------------------------------------------------------------------------------------------
 
 
-async def _make_async(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def _make_async(
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     result = method(*args, **kwargs)
     return await result if inspect.isawaitable(result) else result
 
@@ -207,7 +221,9 @@ def _make(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     return method(*args, **kwargs)
 
 
-async def _make_once_async(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def _make_once_async(
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     with never_again():
         return await _make_async(method, args, kwargs)
 
@@ -226,7 +242,9 @@ _MAKERS: Final[Mapping[tuple[bool, bool], Callable[..., Any]]] = {
 """The functions that make a call, by whether it is async, and whether it is never repeated."""
 
 
-def _checked(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any) -> tuple[bool | None, bool]:
+def _checked(
+    wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any
+) -> tuple[bool | None, bool]:
     """Check the arguments of a call, and return when it may be repeated: see `Wrapping.repeats`."""
     sdk, owner = wrapping.sdk, getattr(method, "__self__", None)
     arguments = named(method, args, kwargs) if sdk is not None or wrapping.max_bytes else kwargs
@@ -242,7 +260,9 @@ def _checked(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any)
         raise
 
 
-def _ready(wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any, *, is_async: bool) -> Any:
+def _ready(
+    wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any, *, is_async: bool
+) -> Any:
     """Check the arguments of a call, and return the function that makes it."""
     idempotent, is_once = _checked(wrapping, path, method, args, kwargs)
     return wrapping.bound(path, is_async=is_async, idempotent=idempotent, is_once=is_once)
@@ -277,7 +297,9 @@ def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
         result = wrapping.run(protected, begin, args, kwargs)
         # the method only prepared the call, which `is_prepared` could not know
         if has(result, "__enter__") and not has(result, "__next__"):
-            return EntryPoint(Prepared(wrapping, protected, partial(method, *args, **kwargs), result))
+            return EntryPoint(
+                Prepared(wrapping, protected, partial(method, *args, **kwargs), result)
+            )
         return _watched(result, wrapping, protected, path)
 
     return call

@@ -100,7 +100,9 @@ class Calls:
     def leave(self, client: ClientState, now: float) -> None:
         """Cancel the requests of a client that has left, and drop its queued notifications."""
         self._state.held = [one for one in self._state.held if one.client is not client]
-        note = message.notification("notifications/cancelled", {"requestId": 0, "reason": "the client left"})
+        note = message.notification(
+            "notifications/cancelled", {"requestId": 0, "reason": "the client left"}
+        )
         for call in list(client.calls.values()):
             self._cancel(call, note, now, "the client left")
         self.flush(now)
@@ -224,11 +226,17 @@ class Calls:
             self._deliver(call, answer, Outcome.ANSWERED, now, reason="from memory")
             return
         pause = self._pause_after(call, session, loss, now)
-        if self._may_repeat(call, loss) and (call.waited + pause <= self._options.patience or _lasts(call)):
+        if self._may_repeat(call, loss) and (
+            call.waited + pause <= self._options.patience or _lasts(call)
+        ):
             call.not_before = now + pause
             self.wait(call, now, is_repeat=True)
         elif call.loss is not None:
-            self.finish(call, outcomes.unknown(call.name, call.loss, self._options.check.get(call.name)), now)
+            self.finish(
+                call,
+                outcomes.unknown(call.name, call.loss, self._options.check.get(call.name)),
+                now,
+            )
         elif loss.is_final:
             self.finish(call, outcomes.refused(call.name, loss), now)
         else:
@@ -242,7 +250,10 @@ class Calls:
         number = 0 if session is None else session.number
         call.unproven_losses += not loss.is_away or call.lost_in != number
         call.loss, call.lost_in = loss, number
-        for lists in (session.lists if session is not None else self._state.known, self._state.known):
+        for lists in (
+            session.lists if session is not None else self._state.known,
+            self._state.known,
+        ):
             if call.permission is None:
                 call.permission = permission_of(self._options, call, lists)
         call.is_guarded |= call.permission == "idempotent"
@@ -322,17 +333,25 @@ class Calls:
             return ending
         attempts = self._restarts.attempts - call.attempts_at
         current = self._state.current
-        first = NOT_GREETED if current is not None and current.phase is Phase.GREETING else NOT_STARTED
-        loss = self._state.last_loss or first.with_words(current.output if current is not None else ())
+        first = (
+            NOT_GREETED if current is not None and current.phase is Phase.GREETING else NOT_STARTED
+        )
+        loss = self._state.last_loss or first.with_words(
+            current.output if current is not None else ()
+        )
         return outcomes.unreachable(call.name, loss, attempts, now - call.waits_since)
 
-    def _deliver(self, call: Call, answer: Message, outcome: Outcome, now: float, reason: str = "") -> None:
+    def _deliver(
+        self, call: Call, answer: Message, outcome: Outcome, now: float, reason: str = ""
+    ) -> None:
         key = call.request.key
         was_sent = call.sends > 0 and outcome is not Outcome.NOT_EXECUTED
         self._end(call, outcome, now, reason=reason, was_sent=was_sent)
         self._state.to_client(call.client, answer, key)
 
-    def _end(self, call: Call, outcome: Outcome, now: float, *, reason: str, was_sent: bool) -> None:
+    def _end(
+        self, call: Call, outcome: Outcome, now: float, *, reason: str, was_sent: bool
+    ) -> None:
         state, key = self._state, call.request.key
         if key is not None:
             call.client.calls.pop(key, None)
@@ -341,7 +360,11 @@ class Calls:
             state.waiting.remove(call)
         self._limits.free(call)
         state.outcomes[str(outcome)] += 1
-        fields: dict[str, Any] = {"call": call.number, "method": call.method, "outcome": str(outcome)}
+        fields: dict[str, Any] = {
+            "call": call.number,
+            "method": call.method,
+            "outcome": str(outcome),
+        }
         name = call.name if call.is_tool else redact(call.name)
         if name:
             fields["name"] = name
@@ -349,8 +372,14 @@ class Calls:
             fields["reason"] = reason
         if self._options.log_arguments and call.is_tool:
             fields["arguments"] = call.request.params.get("arguments")
-        fields |= {"sends": call.sends, "was_sent": was_sent, "seconds": round(now - call.arrived_at, 6)}
-        line = f'"{name}" ended as {outcome} ({reason})' if call.is_tool and outcome in _SHOWN else ""
+        fields |= {
+            "sends": call.sends,
+            "was_sent": was_sent,
+            "seconds": round(now - call.arrived_at, 6),
+        }
+        line = (
+            f'"{name}" ended as {outcome} ({reason})' if call.is_tool and outcome in _SHOWN else ""
+        )
         state.note("call_finished", line, **fields)
 
     # ---- time --------------------------------------------------------------------------------------------------
@@ -360,7 +389,11 @@ class Calls:
         times = [one.until for one in self._state.held]
         for call in self._state.waiting:
             patient_until = None if _lasts(call) else call.patient_until
-            times += [at for at in (patient_until, call.deadline_at, call.next_notice_at) if at is not None]
+            times += [
+                at
+                for at in (patient_until, call.deadline_at, call.next_notice_at)
+                if at is not None
+            ]
             if self._state.usable is not None and call.not_before:
                 times.append(call.not_before)
         if (due := self._state.next_due()) is not None:
@@ -405,7 +438,11 @@ class Calls:
             if self._state.usable is None
             else "waiting for its turn"
         )
-        params = {"progressToken": call.request.progress_token, "progress": call.progress, "message": text}
+        params = {
+            "progressToken": call.request.progress_token,
+            "progress": call.progress,
+            "message": text,
+        }
         self._state.to_client(
             call.client, message.notification("notifications/progress", params), call.request.key
         )
@@ -417,7 +454,9 @@ def _is_past(at: float | None, now: float) -> bool:
 
 def _is_listing(session: Session) -> bool:
     """Return whether the session has not yet answered which tools it has."""
-    return any(isinstance(one, Own) and one.method == "tools/list" for one in session.pending.values())
+    return any(
+        isinstance(one, Own) and one.method == "tools/list" for one in session.pending.values()
+    )
 
 
 def _lasts(call: Call) -> bool:

@@ -66,7 +66,9 @@ class Catalog:
                 self._say_what_is_repeated(session)
                 self._say_what_is_unknown(session.lists.names())
                 if session.is_modern and not self._state.options.is_command:
-                    self._state.actions.append(KnowTools(session.number, session.lists.items(method)))
+                    self._state.actions.append(
+                        KnowTools(session.number, session.lists.items(method))
+                    )
             before = session.before.pop(method, None)
             if before is not None and session.lists.differs(method, before):
                 line = f"{method} is not what it was before the restart"
@@ -110,19 +112,29 @@ class Catalog:
         if state.has_checked_names:
             return
         state.has_checked_names = True
-        unknown = {name: at for name, at in state.options.named_tools().items() if name not in tools}
+        unknown = {
+            name: at for name, at in state.options.named_tools().items() if name not in tools
+        }
         if unknown:
-            shown = [f"{name!r} ({', '.join(at)}){_near(name, tools)}" for name, at in unknown.items()]
+            shown = [
+                f"{name!r} ({', '.join(at)}){_near(name, tools)}" for name, at in unknown.items()
+            ]
             line = f"the server now has no tool {'; '.join(shown)}"
             state.note("tools_unknown", line, name=", ".join(unknown))
 
     def _say_what_is_repeated(self, session: Session) -> None:
         state = self._state
         names = repeatable(state.options, session.lists)
-        shown = f"repeated after a loss: {', '.join(names)}" if names else "no tool is repeated after a loss"
+        shown = (
+            f"repeated after a loss: {', '.join(names)}"
+            if names
+            else "no tool is repeated after a loss"
+        )
         if shown != state.repeated_shown:
             state.repeated_shown = shown
-            state.note("tools_known", f"tools: {len(session.lists.names())}; {shown}", repeated=names)
+            state.note(
+                "tools_known", f"tools: {len(session.lists.names())}; {shown}", repeated=names
+            )
 
 
 def _near(name: str, tools: list[str]) -> str:

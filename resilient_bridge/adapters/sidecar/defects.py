@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 
 # control characters in texts, and integers that Python refuses to read, are no reason to give up
 _LENIENT: Final = json.JSONDecoder(strict=False, parse_int=lambda digits: int(digits[:30]))
-_HEAD: Final = re.compile(r'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d{1,15})"?\s*,')
-_TAIL: Final = re.compile(r'[,{]\s*"id"\s*:\s*"?(\d{1,15})"?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_HEAD: Final = re.compile(
+    r'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*"?(\d{1,15})"?\s*,'
+)
+_TAIL: Final = re.compile(
+    r'[,{]\s*"id"\s*:\s*"?(\d{1,15})"?\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
+)
 _LOOKED_AT: Final = 1_000  # characters at either end of a frame that is no JSON
 _OTHER_TYPE: Final = "its id is of another type than that of the request"
 
@@ -35,7 +39,9 @@ def request_named_in(frame: bytes | str) -> int | None:
     except (ValueError, RecursionError):
         return _named_by_its_ends(text)
     fields = mapping_of(document)
-    is_answer = "result" in fields or "jsonrpc" in fields or "code" in mapping_of(fields.get("error"))
+    is_answer = (
+        "result" in fields or "jsonrpc" in fields or "code" in mapping_of(fields.get("error"))
+    )
     return number_of(fields.get("id")) if is_answer and "method" not in fields else None
 
 

@@ -85,7 +85,9 @@ class LegacyClient:
         answer: dict[str, Any] = {
             "protocolVersion": self._opening.params.get("protocolVersion", "2025-11-25"),
             "capabilities": found.get("capabilities", {}),
-            "serverInfo": object_of(found.get("_meta")).get(_SERVER, {"name": "unnamed", "version": "0"}),
+            "serverInfo": object_of(found.get("_meta")).get(
+                _SERVER, {"name": "unnamed", "version": "0"}
+            ),
         }
         if "instructions" in found:
             answer["instructions"] = found["instructions"]
@@ -153,7 +155,9 @@ class LegacyClient:
             )
         if wanted:
             self._listening = self._number()
-            found.append(self._enveloped(message.request(self._listening, LISTEN, {"notifications": wanted})))
+            found.append(
+                self._enveloped(message.request(self._listening, LISTEN, {"notifications": wanted}))
+            )
         return found
 
     def from_server(self, received: Message, about: int | None) -> Out:
@@ -174,7 +178,9 @@ class LegacyClient:
 
     def _noticed_by_server(self, received: Message, about: int | None) -> Out:
         if received.is_request:  # 2026-07-28 has none
-            return Out([message.error(received.id, _REFUSED, "this era has no requests of a server")], [])
+            return Out(
+                [message.error(received.id, _REFUSED, "this era has no requests of a server")], []
+            )
         if received.method == ACKNOWLEDGED:
             return Out([], [])
         if SUBSCRIPTION in received.meta:
@@ -210,7 +216,12 @@ class LegacyClient:
             self._asked[ours] = number
             fields = object_of(one)
             found.append(
-                (message.request(ours, str(fields.get("method")), object_of(fields.get("params"))), number)
+                (
+                    message.request(
+                        ours, str(fields.get("method")), object_of(fields.get("params"))
+                    ),
+                    number,
+                )
             )
         return Out(self._again(number) if not found else [], found)
 
@@ -286,7 +297,8 @@ class ModernClient:
         if received.is_notification and received.method == "notifications/cancelled":
             number = received.params.get("requestId")
             if isinstance(number, int) and (
-                self._listens.pop(number, None) is not None or self._waiting.pop(number, None) is not None
+                self._listens.pop(number, None) is not None
+                or self._waiting.pop(number, None) is not None
             ):
                 return Out([], [])
         if not received.is_request:
@@ -323,7 +335,9 @@ class ModernClient:
         stream, uri = self._own.pop(number)
         if not is_accepted and stream in self._waiting:
             wanted = self._waiting[stream]
-            wanted["resourceSubscriptions"] = [one for one in wanted["resourceSubscriptions"] if one != uri]
+            wanted["resourceSubscriptions"] = [
+                one for one in wanted["resourceSubscriptions"] if one != uri
+            ]
         return Out([], self._acknowledged(stream))
 
     def from_server(self, received: Message, about: int | None) -> Out:

@@ -51,7 +51,9 @@ class EventLog:
                 self._file = self._open(path)
             except (OSError, ValueError) as error:
                 words = getattr(error, "strerror", None) or str(error)
-                raise config_error("events", f"a file that can be written ({words.lower()})", path) from error
+                raise config_error(
+                    "events", f"a file that can be written ({words.lower()})", path
+                ) from error
 
     def _open(self, path: str) -> int:
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -19,7 +19,13 @@ from .event_log import REFUSED
 from .front_http_exchange import EVENTS, INTERNAL_ERROR, JSON, Exchange
 from .front_http_guard import HttpGuard, guard_of
 from .front_http_limits import HttpLimits, within_open_files
-from .front_http_modern import SESSION_HEADER, VERSION_HEADER, is_modern, refuse_modern, status_of_answer
+from .front_http_modern import (
+    SESSION_HEADER,
+    VERSION_HEADER,
+    is_modern,
+    refuse_modern,
+    status_of_answer,
+)
 from .front_http_sessions import HttpSessions
 
 
@@ -67,7 +73,9 @@ async def serve_http(
     """
     if find_spec("mcp") is None or find_spec("uvicorn") is None:
         raise config_error("serve_http", how_to_install("mcp"), "no such package")
-    guard = guard_of(host, token=token, hosts=frozenset(allowed_hosts), origins=frozenset(allowed_origins))
+    guard = guard_of(
+        host, token=token, hosts=frozenset(allowed_hosts), origins=frozenset(allowed_origins)
+    )
     from .front_http_server import listening
 
     def on_refused(reason: str, text: str) -> None:
@@ -81,7 +89,10 @@ async def serve_http(
     # `localhost` may be two addresses, which would get two ports
     address = "127.0.0.1" if host == "localhost" else host
     front = HttpFront(
-        HttpSessions(make_relay, bounds, shared=shared, on_refused=on_refused), guard, bounds, on_refused
+        HttpSessions(make_relay, bounds, shared=shared, on_refused=on_refused),
+        guard,
+        bounds,
+        on_refused,
     )
     shown = f"[{address}]" if ":" in address else address
     try:
@@ -121,7 +132,9 @@ class HttpFront:
         )
         if {"content-length", "transfer-encoding"} <= exchange.headers.keys():
             # where the body ends is a matter of opinion, and so is what comes after it
-            await exchange.refuse(400, "Content-Length or Transfer-Encoding expected, got both", closes=True)
+            await exchange.refuse(
+                400, "Content-Length or Transfer-Encoding expected, got both", closes=True
+            )
         elif refusal := self._guard.refusal(exchange.headers):
             self._on_refused("hosts", f"a request with an {refusal} (--allow-host, --allow-origin)")
             await exchange.refuse(403, refusal)
@@ -177,7 +190,9 @@ class HttpFront:
 
     async def _post(self, exchange: Exchange) -> None:
         if not (exchange.accepts(JSON) and exchange.accepts(EVENTS)):
-            await exchange.refuse(406, f"Not Acceptable: Client must accept both {JSON} and {EVENTS}")
+            await exchange.refuse(
+                406, f"Not Acceptable: Client must accept both {JSON} and {EVENTS}"
+            )
             return
         message = await exchange.read_message(self._limits.body_bytes, self._limits.body_seconds)
         if message is None:
@@ -278,7 +293,9 @@ class HttpFront:
         opened = self._sessions.modern()
         return None if opened is None else opened[0].relay
 
-    async def _ask_modern(self, exchange: Exchange, clients: ModernClients, message: Message) -> None:
+    async def _ask_modern(
+        self, exchange: Exchange, clients: ModernClients, message: Message
+    ) -> None:
         client, stream = clients.ask(message)
         if message.method != _LISTEN:
             self._under_way.add(exchange)

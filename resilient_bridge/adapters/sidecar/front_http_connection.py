@@ -78,7 +78,9 @@ class Connection(H11Protocol):
         self._has_data = True
         try:
             super().data_received(data)
-        except h11.LocalProtocolError:  # what is invalid came after its response, so there is no other
+        except (
+            h11.LocalProtocolError
+        ):  # what is invalid came after its response, so there is no other
             self._book.on_refused("requests", "a request: it goes on with what is not HTTP")
             self.transport.abort()
             return

@@ -64,7 +64,9 @@ class Connections:
         if len(self._admitted) >= most:
             idle = next((other for other in self._admitted if other.is_idle), None)
             if idle is None:
-                self.on_refused("connections", f"more than {most} connections of clients (--connections)")
+                self.on_refused(
+                    "connections", f"more than {most} connections of clients (--connections)"
+                )
                 return False
             del self._admitted[idle]
             idle.cut()

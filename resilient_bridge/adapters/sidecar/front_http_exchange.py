@@ -81,7 +81,8 @@ class Exchange:
 
     def accepts(self, kind: str) -> bool:
         ranges = {
-            part.partition(";")[0].strip().lower() for part in self.headers.get("accept", "").split(",")
+            part.partition(";")[0].strip().lower()
+            for part in self.headers.get("accept", "").split(",")
         }
         return not ranges.isdisjoint({kind, kind.partition("/")[0] + "/*", "*/*"})
 
@@ -107,7 +108,9 @@ class Exchange:
         except TimeoutError:
             raise BodyError(408, "Request body too slow") from None
 
-    async def respond(self, status: int, body: str = "", headers: Headers = (), *, kind: str = JSON) -> None:
+    async def respond(
+        self, status: int, body: str = "", headers: Headers = (), *, kind: str = JSON
+    ) -> None:
         data = body.encode("utf-8", "replace")
         own = [("content-length", str(len(data)))] + ([("content-type", kind)] if data else [])
         await self._begin(status, [*own, *headers])
@@ -178,7 +181,9 @@ class Exchange:
             await self.respond(status_of(answer.text) if status_of else 200, answer.text, headers)
             return True
 
-    async def stream_events(self, stream: MessageStream, headers: Headers, *, keep_alive: float) -> bool:
+    async def stream_events(
+        self, stream: MessageStream, headers: Headers, *, keep_alive: float
+    ) -> bool:
         """Send events until the stream ends.
 
         Returns False if the client disconnected or another reader replaced this one before.

@@ -22,7 +22,11 @@ def _is_enough(instance: object, attribute: attrs.Attribute[int], value: int) ->
     from ...values.fields import path_of, refuse
 
     if value < 2:
-        refuse(path_of(instance, attribute), "at least 2: one for those who have not shown the token", value)
+        refuse(
+            path_of(instance, attribute),
+            "at least 2: one for those who have not shown the token",
+            value,
+        )
 
 
 @attrs.frozen(kw_only=True)

@@ -129,7 +129,9 @@ def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
     return VERSION in message.meta and SESSION_HEADER not in headers
 
 
-async def refuse_modern(exchange: Exchange, message: Message, relay: Callable[[], Relayed | None]) -> bool:
+async def refuse_modern(
+    exchange: Exchange, message: Message, relay: Callable[[], Relayed | None]
+) -> bool:
     """Refuse a message without a session that is not valid; return whether it was refused.
 
     `relay` returns the relay for the message, and creates it if there is none yet; None if it may
@@ -141,7 +143,9 @@ async def refuse_modern(exchange: Exchange, message: Message, relay: Callable[[]
     if found is None:
         return False
     code, text, data = found
-    await exchange.refuse(ERROR_CODE_HTTP_STATUS.get(code, 400), text, code=code, id=message.id, data=data)
+    await exchange.refuse(
+        ERROR_CODE_HTTP_STATUS.get(code, 400), text, code=code, id=message.id, data=data
+    )
     return True
 
 
@@ -201,7 +205,11 @@ def _wrong_parameter(
         if names.count(name) > 1:
             return _HEADER_MISMATCH, f"{name} header appears more than once", None
         if inbound.decode_header_value(exchange.headers[name]) is None:
-            return _HEADER_MISMATCH, f"{name} header carries a malformed base64 sentinel value", None
+            return (
+                _HEADER_MISMATCH,
+                f"{name} header carries a malformed base64 sentinel value",
+                None,
+            )
     found = relay()
     schema = None if found is None else found.schema_of(message.name)
     if schema is None:

@@ -117,7 +117,11 @@ class HttpSessions:
 
     def status(self) -> Mapping[str, Any]:
         """Return the worst status of all servers, and each server's own in `servers`."""
-        relays = [self._shared] if self._shared else [session.relay for session, _ in self._sessions.values()]
+        relays = (
+            [self._shared]
+            if self._shared
+            else [session.relay for session, _ in self._sessions.values()]
+        )
         if self._modern is not None and self._shared is None:
             relays.append(self._modern[0].relay)
         servers = [relay.status() for relay in relays]

@@ -82,7 +82,9 @@ class MessageStream:
             return True
         if self.reader is not None and self._size > self._queue_bytes:
             return False
-        while self.reader is None and (self._size > self._queue_bytes or len(self._waiting) >= self._events):
+        while self.reader is None and (
+            self._size > self._queue_bytes or len(self._waiting) >= self._events
+        ):
             self._size -= len(self._waiting.popleft().text)
         self._waiting.append(event)
         self._size += len(event.text)
@@ -91,7 +93,9 @@ class MessageStream:
 
     def resume(self, after: int, replayable: list[SentEvent]) -> None:
         """Queue all events after the number `after`: the kept ones, and those not sent yet."""
-        events = {event.number: event for event in (*replayable, *self._waiting) if event.number > after}
+        events = {
+            event.number: event for event in (*replayable, *self._waiting) if event.number > after
+        }
         self._let_wait([events[number] for number in sorted(events)])
 
     def _let_wait(self, events: list[SentEvent]) -> None:

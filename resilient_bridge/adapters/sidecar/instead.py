@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 _STALE_CURSOR: Final = -32602
 # Members that 2026-07-28 requires of a list; pages of earlier versions lack them.
-_ASKED_OF_MODERN: Final[Mapping[str, Any]] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+_ASKED_OF_MODERN: Final[Mapping[str, Any]] = {
+    "resultType": "complete",
+    "ttlMs": 0,
+    "cacheScope": "private",
+}
 
 
 def remembered(state: State, call: Call) -> Message | None:
@@ -34,7 +38,9 @@ def remembered(state: State, call: Call) -> Message | None:
     page = state.known.page(call.method, cursor_of(call.request))
     if page is None or not _is_for_all(state, call, page):
         return None
-    answer = message.result(call.request.id, {**_ASKED_OF_MODERN, **page} if call.client.is_modern else page)
+    answer = message.result(
+        call.request.id, {**_ASKED_OF_MODERN, **page} if call.client.is_modern else page
+    )
     if state.options.status_tool and call.method == "tools/list" and "nextCursor" not in page:
         answer = add_status_tool(answer)
     return answer
@@ -43,7 +49,11 @@ def remembered(state: State, call: Call) -> Message | None:
 def wanted_by_others(state: State, call: Call) -> Message | None:
     """Return the answer to an unsubscribe if another client is still subscribed, else None."""
     client, uri = call.client, call.request.name
-    if not state.is_shared or call.method != UNSUBSCRIBE or not is_wanted_by_others(state, client, uri):
+    if (
+        not state.is_shared
+        or call.method != UNSUBSCRIBE
+        or not is_wanted_by_others(state, client, uri)
+    ):
         return None
     client.subscriptions.pop(uri, None)
     return message.result(call.request.id, {})
@@ -57,13 +67,19 @@ def stale(state: State, call: Call, session: Session) -> Message | None:
     cursor = cursor_of(call.request) if call.method in LISTS else ""
     if not cursor or not state.restarts or session.lists.knows_cursor(call.method, cursor):
         return None
-    text = "invalid cursor: it is of an earlier session of the server, begin again with the first page"
+    text = (
+        "invalid cursor: it is of an earlier session of the server, begin again with the first page"
+    )
     return message.error(call.request.id, _STALE_CURSOR, text)
 
 
 def is_missing(state: State, call: Call, session: Session) -> bool:
     """Return whether a call's tool was listed once and is not in this session's complete list."""
-    if not call.is_tool or call.name not in state.tools_ever or "tools/list" not in session.lists.complete:
+    if (
+        not call.is_tool
+        or call.name not in state.tools_ever
+        or "tools/list" not in session.lists.complete
+    ):
         return False
     return session.lists.tool(call.name) is None
 

@@ -39,12 +39,16 @@ class Limits:
             if rate is None or not call.is_tool:
                 continue
             try:
-                call.not_before = max(call.not_before, now + rate.reserve(now, self._options.patience))
+                call.not_before = max(
+                    call.not_before, now + rate.reserve(now, self._options.patience)
+                )
                 call.charged.append(rate)
             except ThrottledError as error:
                 _give_back(call)
                 limit = rate.settings
-                bound = f"{limit.calls} {'call' if limit.calls == 1 else 'calls'} in {limit.per:g} s"
+                bound = (
+                    f"{limit.calls} {'call' if limit.calls == 1 else 'calls'} in {limit.per:g} s"
+                )
                 return outcomes.limited(call.name, bound, error.failure.retry_after)
         return None
 
@@ -77,7 +81,9 @@ class Limits:
         if not names:
             return None
         most = min(self._options.concurrency[name] for name in names)
-        return outcomes.limited(call.name, f"{most} {'call' if most == 1 else 'calls'} at a time", None)
+        return outcomes.limited(
+            call.name, f"{most} {'call' if most == 1 else 'calls'} at a time", None
+        )
 
     def _names(self, call: Call) -> list[str]:
         if not call.is_tool:

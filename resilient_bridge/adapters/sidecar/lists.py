@@ -21,7 +21,11 @@ LISTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "tools/list": ("tools", "tools", "notifications/tools/list_changed"),
     "prompts/list": ("prompts", "prompts", "notifications/prompts/list_changed"),
     "resources/list": ("resources", "resources", "notifications/resources/list_changed"),
-    "resources/templates/list": ("resourceTemplates", "resources", "notifications/resources/list_changed"),
+    "resources/templates/list": (
+        "resourceTemplates",
+        "resources",
+        "notifications/resources/list_changed",
+    ),
 }
 """For each list: the member of its result, its capability, and the notification of its change."""
 
@@ -72,7 +76,9 @@ class Lists:
 
     def knows_cursor(self, method: str, cursor: str) -> bool:
         """Return whether a known page names this cursor as the next one."""
-        return any(page.get("nextCursor") == cursor for page in self._pages.get(method, {}).values())
+        return any(
+            page.get("nextCursor") == cursor for page in self._pages.get(method, {}).values()
+        )
 
     def forget(self, method: str) -> None:
         """Mark a list that the server says has changed as incomplete; its pages are kept."""
@@ -90,7 +96,9 @@ class Lists:
         """Return the known items of a list, for `differs`; None if its first page is not known."""
         if "" not in self._pages.get(method, {}):
             return None
-        return Seen([_compared(method, item) for item in self.items(method)], method in self.complete)
+        return Seen(
+            [_compared(method, item) for item in self.items(method)], method in self.complete
+        )
 
     def differs(self, method: str, before: Seen) -> bool:
         """Return whether this list differs from an earlier one, as far as that one was known."""

@@ -130,7 +130,8 @@ class Message:
         for name in parents:
             opened, end = spans[name]
             spans = {
-                key: (opened + a, opened + b) for key, (a, b) in _object(self.text[opened:end])[1].items()
+                key: (opened + a, opened + b)
+                for key, (a, b) in _object(self.text[opened:end])[1].items()
             }
         written = json.dumps(value, separators=(",", ":"))
         if last in spans:
@@ -141,11 +142,17 @@ class Message:
         text = self.text[:begin] + written + self.text[end:]
         moved = len(text) - len(self.text)
         shifted = {
-            name: (a + moved if a >= end and (a, b) != (begin, end) else a, b + moved if b >= end else b)
+            name: (
+                a + moved if a >= end and (a, b) != (begin, end) else a,
+                b + moved if b >= end else b,
+            )
             for name, (a, b) in self._spans.items()
         }
         if not parents and last not in spans:
-            shifted[last] = (begin + len(json.dumps(last)) + 1, begin + len(written) - (1 if spans else 0))
+            shifted[last] = (
+                begin + len(json.dumps(last)) + 1,
+                begin + len(written) - (1 if spans else 0),
+            )
         return Message(text, _with(self.fields, path, value), shifted)
 
 

@@ -67,7 +67,9 @@ def deliver_notice(state: State, session: Session, note: Message, request: int |
             state.strays += 1
             return
         is_for_one = about is not None and not is_for_all
-        for client in [about.client] if about is not None and is_for_one else list(state.clients.values()):
+        for client in (
+            [about.client] if about is not None and is_for_one else list(state.clients.values())
+        ):
             if _is_wanted(state, client, note):
                 related = about or sole_call(session, client)
                 state.to_client(client, note, related.request.key if related is not None else None)
@@ -81,8 +83,14 @@ def ask_client(state: State, session: Session, request: Message, about: int | No
     call = pending_call(session, about)
     clients = [call.client] if call is not None else list(state.clients.values())
     needs = _NEEDS.get(request.method)
-    if len(clients) != 1 or (needs is not None and needs not in clients[0].capabilities) or state.is_shared:
-        refusal = message.error(request.id, _METHOD_NOT_FOUND, f"the client does not offer {request.method}")
+    if (
+        len(clients) != 1
+        or (needs is not None and needs not in clients[0].capabilities)
+        or state.is_shared
+    ):
+        refusal = message.error(
+            request.id, _METHOD_NOT_FOUND, f"the client does not offer {request.method}"
+        )
         state.to_server(session, refusal)
         return
     client = clients[0]
@@ -90,7 +98,9 @@ def ask_client(state: State, session: Session, request: Message, about: int | No
     number = state.number()
     state.asked[number] = Asked(session, request, client)
     related = call or sole_call(session, client)
-    state.to_client(client, request.with_id(number), related.request.key if related is not None else None)
+    state.to_client(
+        client, request.with_id(number), related.request.key if related is not None else None
+    )
 
 
 def leave(state: State, client: ClientState) -> None:
@@ -99,7 +109,8 @@ def leave(state: State, client: ClientState) -> None:
         if asked.client is client:
             del state.asked[number]
             state.to_server(
-                asked.session, message.error(asked.request.id, _CLIENT_HAS_GONE, "the client has left")
+                asked.session,
+                message.error(asked.request.id, _CLIENT_HAS_GONE, "the client has left"),
             )
 
 
@@ -115,7 +126,9 @@ def sole_call(session: Session, client: ClientState) -> Call | None:
     None if there is none, or more than one. Lists and listen streams do not count; if tools are
     called, no other request counts.
     """
-    calls = [one for one in session.pending.values() if isinstance(one, Call) and one.client is client]
+    calls = [
+        one for one in session.pending.values() if isinstance(one, Call) and one.client is client
+    ]
     working = [one for one in calls if one.method not in LISTS and one.method != LISTEN]
     tools = [one for one in working if one.is_tool]
     found = tools or working
@@ -124,7 +137,9 @@ def sole_call(session: Session, client: ClientState) -> Call | None:
 
 def _deliver_progress(state: State, session: Session, note: Message) -> None:
     token = note.params.get("progressToken")
-    call = pending_call(session, token if isinstance(token, int) and not isinstance(token, bool) else None)
+    call = pending_call(
+        session, token if isinstance(token, int) and not isinstance(token, bool) else None
+    )
     progress = note.params.get("progress")
     if call is None or call.request.progress_token is None:
         state.strays += 1
@@ -134,7 +149,9 @@ def _deliver_progress(state: State, session: Session, note: Message) -> None:
             return  # progress has to grow, also after a repeat or a report of ours
         if call.progress < progress <= _LARGEST:
             call.progress = float(progress)
-    state.to_client(call.client, note.with_progress_token(call.request.progress_token), call.request.key)
+    state.to_client(
+        call.client, note.with_progress_token(call.request.progress_token), call.request.key
+    )
 
 
 def _deliver_cancelled(state: State, session: Session, note: Message) -> None:
@@ -147,14 +164,18 @@ def _deliver_cancelled(state: State, session: Session, note: Message) -> None:
 
 def _deliver_to_listener(state: State, session: Session, note: Message) -> None:
     found = note.meta[SUBSCRIPTION]
-    call = pending_call(session, found if isinstance(found, int) and not isinstance(found, bool) else None)
+    call = pending_call(
+        session, found if isinstance(found, int) and not isinstance(found, bool) else None
+    )
     if call is None:
         state.strays += 1
         return
     is_acknowledgement = note.method == ACKNOWLEDGED
     # the stream was opened again: report every resource as updated, a change may have been missed
     if is_acknowledgement and call.has_acknowledged:
-        for uri in object_of(call.request.params.get("notifications")).get("resourceSubscriptions") or ():
+        for uri in (
+            object_of(call.request.params.get("notifications")).get("resourceSubscriptions") or ()
+        ):
             params = {"uri": uri, "_meta": {SUBSCRIPTION: call.request.id}}
             _to_listener(state, call, message.notification(_UPDATED, params))
         return
@@ -174,4 +195,6 @@ def _is_wanted(state: State, client: ClientState, note: Message) -> bool:
         return bool(client.is_modern) or note.method == "notifications/message"
     if note.method == _UPDATED:
         return not state.is_shared or is_subscribed(client, note.params.get("uri"))
-    return note.method != "notifications/message" or is_loud_enough(client, note.params.get("level"))
+    return note.method != "notifications/message" or is_loud_enough(
+        client, note.params.get("level")
+    )

@@ -87,7 +87,9 @@ def _is_text(value: object) -> bool:
 
 @takes("text", wanted="an address that begins with http:// or https://")
 def _check_server(instance: Sidecar, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is not None and not (isinstance(value, str) and value.startswith(("http://", "https://"))):
+    if value is not None and not (
+        isinstance(value, str) and value.startswith(("http://", "https://"))
+    ):
         refuse(
             path_of(instance, attribute),
             "an address that begins with http:// or https://",
@@ -146,7 +148,9 @@ class Sidecar(Value):
     patience: float = attrs.field(default=30.0, converter=as_seconds, validator=seconds())
     start_timeout: float = attrs.field(default=55.0, converter=as_seconds, validator=short_seconds)
     timeout: float | None = attrs.field(
-        default=None, converter=attrs.converters.optional(as_seconds), validator=optional(some_seconds)
+        default=None,
+        converter=attrs.converters.optional(as_seconds),
+        validator=optional(some_seconds),
     )
     timeouts: Mapping[str, float] = attrs.field(
         factory=dict[str, float],
@@ -156,7 +160,9 @@ class Sidecar(Value):
         ),
     )
     deadline: float | None = attrs.field(
-        default=None, converter=attrs.converters.optional(as_seconds), validator=optional(some_seconds)
+        default=None,
+        converter=attrs.converters.optional(as_seconds),
+        validator=optional(some_seconds),
     )
     idempotent: tuple[str, ...] = attrs.field(
         default=(), converter=as_tuple, validator=tuple_of("the name of a tool", _is_text)

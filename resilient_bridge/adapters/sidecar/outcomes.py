@@ -84,13 +84,17 @@ def timed_out(name: str, seconds: float, check: str | None) -> Ending:
 def unreachable(name: str, loss: Loss, attempts: int, seconds: float) -> Ending:
     """Return the ending of a call that was not sent: the server did not come back in time."""
     tries = (
-        f", {attempts} {'attempt' if attempts == 1 else 'attempts'} in {seconds:.0f} s" if attempts else ""
+        f", {attempts} {'attempt' if attempts == 1 else 'attempts'} in {seconds:.0f} s"
+        if attempts
+        else ""
     )
     text = (
         f"NOT EXECUTED: the server is not reachable ({loss.reason}{tries}). {_quoted(name)} was not executed. "
         f"It is safe to call it again later.{_words(loss)}"
     )
-    return Ending(outcome=Outcome.NOT_EXECUTED, code="unreachable", text=text, retry_after=loss.retry_after)
+    return Ending(
+        outcome=Outcome.NOT_EXECUTED, code="unreachable", text=text, retry_after=loss.retry_after
+    )
 
 
 def refused(name: str, loss: Loss) -> Ending:
@@ -134,7 +138,10 @@ def closing(name: str, *, was_sent: bool) -> Ending:
 
 def answer(id: object, method: str, ending: Ending, *, is_modern: bool) -> Message:
     """Return the answer to a request with this ending, in the form of its method."""
-    meta: dict[str, Any] = {f"{PREFIX}/outcome": str(ending.outcome), f"{PREFIX}/reason": ending.code}
+    meta: dict[str, Any] = {
+        f"{PREFIX}/outcome": str(ending.outcome),
+        f"{PREFIX}/reason": ending.code,
+    }
     if ending.retry_after is not None:
         meta[f"{PREFIX}/retryAfterMs"] = round(ending.retry_after * 1000)
     if method != "tools/call":

@@ -54,7 +54,11 @@ def permission_of(options: Sidecar, call: Call, lists: Lists) -> str | None:
 
 def repeatable(options: Sidecar, lists: Lists) -> list[str]:
     """Return the names of the tools that may be repeated, also if only idempotent."""
-    return [name for name in lists.names() if name in options.idempotent or _trusted(options, lists, name)]
+    return [
+        name
+        for name in lists.names()
+        if name in options.idempotent or _trusted(options, lists, name)
+    ]
 
 
 def _trusted(options: Sidecar, lists: Lists, name: str) -> str:

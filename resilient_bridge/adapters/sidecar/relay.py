@@ -47,7 +47,12 @@ class Relay:
     """
 
     def __init__(
-        self, options: Sidecar, rng: random.Random, today: Callable[[], str], *, is_shared: bool = False
+        self,
+        options: Sidecar,
+        rng: random.Random,
+        today: Callable[[], str],
+        *,
+        is_shared: bool = False,
     ) -> None:
         self._state = State(options, is_shared=is_shared)
         self.actions = self._state.actions  # pending, oldest first; the driver removes them
@@ -98,7 +103,11 @@ class Relay:
         if request.method == "ping":
             self._state.to_client(client, message.result(request.id, {}), request.key)
             return
-        if self._state.options.status_tool and request.method == "tools/call" and request.name == STATUS_TOOL:
+        if (
+            self._state.options.status_tool
+            and request.method == "tools/call"
+            and request.name == STATUS_TOOL
+        ):
             answer = status_answer(request.id, self.status(now), is_modern=bool(client.is_modern))
             self._state.to_client(client, answer, request.key)
             return
@@ -108,9 +117,17 @@ class Relay:
 
     def _initialize(self, client: ClientState, request: Message, now: float) -> None:
         state = self._state
-        is_open = client.opening is not None and client.opening.key != request.key and self._is_open(client)
+        is_open = (
+            client.opening is not None
+            and client.opening.key != request.key
+            and self._is_open(client)
+        )
         if is_open or request.key in client.calls:
-            why = "the session is initialized already" if is_open else "an id that is under way already"
+            why = (
+                "the session is initialized already"
+                if is_open
+                else "an id that is under way already"
+            )
             text = f"invalid request: {why}"
             state.to_client(client, message.error(request.id, _INVALID_REQUEST, text), request.key)
             return
@@ -118,7 +135,9 @@ class Relay:
         if state.opening is None or state.started is None:
             # Clients that share a server offer it no capabilities: the wrong one could answer.
             shown = (
-                request.with_member(("params", "capabilities"), _NOT_OFFERED) if state.is_shared else request
+                request.with_member(("params", "capabilities"), _NOT_OFFERED)
+                if state.is_shared
+                else request
             )
             state.opening = shown
         key = request.key
@@ -253,8 +272,12 @@ class Relay:
 
     def next_timer(self) -> float | None:
         """Return when `timer` has something to do, in monotonic seconds; None for never."""
-        times = [at for at in (self._calls.next_timer(), self._sessions.next_timer()) if at is not None]
-        times += [call.deadline_at for call in self._state.openings() if call.deadline_at is not None]
+        times = [
+            at for at in (self._calls.next_timer(), self._sessions.next_timer()) if at is not None
+        ]
+        times += [
+            call.deadline_at for call in self._state.openings() if call.deadline_at is not None
+        ]
         return min(times, default=None)
 
     def timer(self, now: float) -> None:

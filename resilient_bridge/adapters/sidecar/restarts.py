@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 _TRIES: Final = 6  # starts within the patience of a call, at least
-_MOST_ASKED: Final = 120.0  # seconds of a Retry-After that are waited: a probe every two minutes harms nobody
+_MOST_ASKED: Final = (
+    120.0  # seconds of a Retry-After that are waited: a probe every two minutes harms nobody
+)
 
 
 class Restarts:
@@ -73,7 +75,9 @@ class Restarts:
         elif self._permit is not None and is_away:
             self._circuit.released(self._permit, now, 0.0)
         elif self._permit is not None:
-            self._circuit.failed(self._permit, now, 0.0, because=Failure.of("CONN_RESET", loss.reason))
+            self._circuit.failed(
+                self._permit, now, 0.0, because=Failure.of("CONN_RESET", loss.reason)
+            )
         self._permit = None
         self.is_failing = not has_worked
         self._failed = 1 if has_worked else self._failed + 1

@@ -43,7 +43,10 @@ class RunningRelay:
     ) -> None:
         world = current_world()
         self.relay = Relay(
-            options, world.new_rng(), lambda: world.now().isoformat(timespec="seconds"), is_shared=is_shared
+            options,
+            world.new_rng(),
+            lambda: world.now().isoformat(timespec="seconds"),
+            is_shared=is_shared,
         )
         self._make = make
         self.on_note = on_note
@@ -165,7 +168,9 @@ class RunningRelay:
         except LostError as error:
             self.tell(self.relay.lost, session, error.loss)
         except Exception as error:  # noqa: BLE001 -- any error means that there is no connection
-            loss = Loss(reason=f"{type(error).__name__}: {redact(str(error))}", executed=Executed.NO)
+            loss = Loss(
+                reason=f"{type(error).__name__}: {redact(str(error))}", executed=Executed.NO
+            )
             self.tell(self.relay.lost, session, loss)
         else:
             if not self._is_reading:  # paused before it was open

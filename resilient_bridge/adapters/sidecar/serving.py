@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .upstream import Receiver, Upstream
 
 
-async def run_sidecar(sidecar: Sidecar, *, events: str | None = None, stderr: int | None = 2) -> None:
+async def run_sidecar(
+    sidecar: Sidecar, *, events: str | None = None, stderr: int | None = 2
+) -> None:
     """Run the sidecar on standard input and output, until the client ends or a signal arrives.
 
         async def main() -> None:
@@ -49,14 +51,17 @@ def running_relay(
 
     It connects to the sidecar's server at the first request of a client that needs it.
     """
-    return RunningRelay(sidecar, lambda receiver: upstream_of(sidecar, receiver), log, is_shared=is_shared)
+    return RunningRelay(
+        sidecar, lambda receiver: upstream_of(sidecar, receiver), log, is_shared=is_shared
+    )
 
 
 def upstream_of(sidecar: Sidecar, receiver: Receiver) -> Upstream:
     """Return a new connection to the sidecar's server, which translates between eras if needed."""
     if sidecar.command:
         return BothErasUpstream(
-            lambda inner: ChildUpstream(sidecar.command, inner, cwd=sidecar.cwd, env=sidecar.env), receiver
+            lambda inner: ChildUpstream(sidecar.command, inner, cwd=sidecar.cwd, env=sidecar.env),
+            receiver,
         )
     from .upstream_http import HTTPUpstream
 

@@ -38,7 +38,9 @@ _DOUBT: Final = 2.0  # seconds for an answer to a ping, after a connection broke
 class Sessions:
     """The sessions of one relay."""
 
-    def __init__(self, state: State, calls: Calls, restarts: Restarts, today: Callable[[], str]) -> None:
+    def __init__(
+        self, state: State, calls: Calls, restarts: Restarts, today: Callable[[], str]
+    ) -> None:
         self._state = state
         self._options = state.options
         self._calls = calls
@@ -92,7 +94,9 @@ class Sessions:
             now + self._options.start_timeout,
         )
 
-    def _greeted(self, session: Session, answer: Message | None, loss: Loss | None, now: float) -> None:
+    def _greeted(
+        self, session: Session, answer: Message | None, loss: Loss | None, now: float
+    ) -> None:
         state = self._state
         if answer is None:
             text = f"no answer to initialize within {self._options.start_timeout:g} s"
@@ -151,7 +155,10 @@ class Sessions:
             self._settled(session, now)
 
     def _settled(self, session: Session, now: float) -> None:
-        if session.phase not in (Phase.SETTLING, Phase.OPENING) or self._state.current is not session:
+        if (
+            session.phase not in (Phase.SETTLING, Phase.OPENING)
+            or self._state.current is not session
+        ):
             return
         if session.is_modern and session.phase is Phase.OPENING:
             session.phase = Phase.SETTLING
@@ -160,7 +167,9 @@ class Sessions:
                 return
         session.phase, session.ready_at = Phase.READY, now
         state = self._state
-        state.note("server_ready", "the server is back" if state.restarts else "", restarts=state.restarts)
+        state.note(
+            "server_ready", "the server is back" if state.restarts else "", restarts=state.restarts
+        )
         self._calls.flush(now)
 
     def _list_again_modern(self, session: Session, now: float) -> None:
@@ -202,7 +211,9 @@ class Sessions:
         def then(answer: Message | None, loss: Loss | None, at: float) -> None:
             if answer is None and loss is None:
                 self.end(
-                    session, Loss(reason=f"the server hangs: no answer to a ping within {_PING:g} s"), at
+                    session,
+                    Loss(reason=f"the server hangs: no answer to a ping within {_PING:g} s"),
+                    at,
                 )
 
         self._state.ask(session, message.request(0, "ping"), then, now + _PING)
@@ -211,7 +222,11 @@ class Sessions:
         """Probe a server that is away, or may be, with a request that changes nothing."""
 
         def then(answer: Message | None, loss: Loss | None, at: float) -> None:
-            if answer is not None or not self._is_knocking or session.phase is not Phase.UNREACHABLE:
+            if (
+                answer is not None
+                or not self._is_knocking
+                or session.phase is not Phase.UNREACHABLE
+            ):
                 return
             if loss is None and not session.is_reported_away:
                 self._is_back(session, at)  # silence does not say that it is away: it may be busy
@@ -273,7 +288,9 @@ class Sessions:
         if not session.is_reported_away:
             session.is_reported_away = True
             self._state.note(
-                "server_unreachable", f"the server is not reachable ({loss.reason})", reason=loss.reason
+                "server_unreachable",
+                f"the server is not reachable ({loss.reason})",
+                reason=loss.reason,
             )
         if self._is_knocking or self._restarts.next_at is None:
             self._is_knocking = False
@@ -325,7 +342,9 @@ class Sessions:
             if asked.session is session:
                 del state.asked[number]
                 params = {"requestId": number, "reason": "the server was restarted"}
-                state.to_client(asked.client, message.notification("notifications/cancelled", params))
+                state.to_client(
+                    asked.client, message.notification("notifications/cancelled", params)
+                )
         pending, session.pending = session.pending, {}
         for number, one in pending.items():
             if isinstance(one, Own):
@@ -338,7 +357,9 @@ class Sessions:
     def _refuse(self, loss: Loss, now: float) -> None:
         """Refuse the waiting calls if no start is due or the circuit is open."""
         state = self._state
-        if state.current is None and (self._restarts.next_at is None or self._restarts.open_for(now)):
+        if state.current is None and (
+            self._restarts.next_at is None or self._restarts.open_for(now)
+        ):
             self._calls.refuse_waiting(loss, now)
 
     def _replaced(self, session: Session, loss: Loss, now: float) -> None:
@@ -371,7 +392,9 @@ class Sessions:
         last = loss.words.splitlines()[-1:]  # the log has the lines before it already
         line = f"{began}: {loss.reason}, {'not tried again before it is asked for' if is_final else soon}"
         fields = {} if is_final else {"wait": round(wait, 3)}
-        state.note("server_lost", "; last words: ".join([line, *last]), reason=loss.reason, **fields)
+        state.note(
+            "server_lost", "; last words: ".join([line, *last]), reason=loss.reason, **fields
+        )
 
     def _wait_for_first(self, openings: list[Call]) -> None:
         """Limit the wait for a server that was never there to the patience, as of any call."""
@@ -402,7 +425,10 @@ class Sessions:
                 not session.pending or now >= session.opened_at + _LAST_ANSWERS
             ):
                 self.end(session, Loss(reason="its session was forgotten by the server"), now)
-            elif session.phase is Phase.OPENING and now >= session.opened_at + self._options.start_timeout:
+            elif (
+                session.phase is Phase.OPENING
+                and now >= session.opened_at + self._options.start_timeout
+            ):
                 text = f"it did not start within {self._options.start_timeout:g} s"
                 self.end(session, Loss(reason=text, executed=Executed.NO), now)
             else:
@@ -437,7 +463,11 @@ def _of_one_call(pending: Call | Own | None, loss: Loss) -> Loss:
 def _end_overdue(session: Session, now: float) -> None:
     """End our own requests that were not answered in time; a callback may end further ones."""
     for number, one in list(session.pending.items()):
-        if isinstance(one, Own) and now >= one.times_out_at and session.pending.pop(number, None) is not None:
+        if (
+            isinstance(one, Own)
+            and now >= one.times_out_at
+            and session.pending.pop(number, None) is not None
+        ):
             session.forgotten.append(number)
             one.then(None, None, now)
 
@@ -446,6 +476,9 @@ def _announcing(answer: Message) -> Message:
     """Return the answer to `initialize` with `listChanged`: the relay itself announces changes."""
     found = object_of(answer.result.get("capabilities"))
     for name in ("tools", "prompts", "resources"):
-        if isinstance(found.get(name), dict) and object_of(found[name]).get("listChanged") is not True:
+        if (
+            isinstance(found.get(name), dict)
+            and object_of(found[name]).get("listChanged") is not True
+        ):
             answer = answer.with_member(("result", "capabilities", name, "listChanged"), True)
     return answer

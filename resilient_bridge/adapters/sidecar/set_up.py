@@ -39,12 +39,16 @@ def take_back(state: State, client: ClientState, now: float) -> None:
         return
     for uri in client.subscriptions:
         if not is_wanted_by_others(state, client, uri):
-            state.ask(session, message.request(0, UNSUBSCRIBE, {"uri": uri}), _ignore, now + _ANSWER)
+            state.ask(
+                session, message.request(0, UNSUBSCRIBE, {"uri": uri}), _ignore, now + _ANSWER
+            )
     if client.log_level is not None and (level := level_for_all(state)) is not None:
         state.ask(session, level, _ignore, now + _ANSWER)
 
 
-def _subscribe(state: State, session: Session, client: ClientState, request: Message, now: float) -> None:
+def _subscribe(
+    state: State, session: Session, client: ClientState, request: Message, now: float
+) -> None:
     uri = request.name
 
     def then(answer: Message | None, _loss: Loss | None, _now: float) -> None:
@@ -54,7 +58,9 @@ def _subscribe(state: State, session: Session, client: ClientState, request: Mes
             client.subscriptions.pop(uri, None)
             state.to_client(client, message.notification("notifications/resources/list_changed"))
         else:  # the resource may have changed meanwhile
-            state.to_client(client, message.notification("notifications/resources/updated", {"uri": uri}))
+            state.to_client(
+                client, message.notification("notifications/resources/updated", {"uri": uri})
+            )
 
     state.ask(session, request, then, now + SETTLING)
 

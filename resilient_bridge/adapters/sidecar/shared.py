@@ -25,7 +25,11 @@ _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "al
 def request_for_all(state: State, call: Call) -> Message:
     """Return the request to send: of shared log levels the lowest, any other as it is."""
     request = call.request
-    if not state.is_shared or request.method != SET_LEVEL or request.params.get("level") not in _LEVELS:
+    if (
+        not state.is_shared
+        or request.method != SET_LEVEL
+        or request.params.get("level") not in _LEVELS
+    ):
         return request
     others = (one.log_level for one in state.clients.values() if one is not call.client)
     return _lowest([*others, request]) or request
@@ -40,7 +44,9 @@ def is_wanted_by_others(state: State, client: ClientState, uri: str) -> bool:
     """Return whether another client is subscribed to a resource, or has requested it."""
     return any(
         uri in other.subscriptions
-        or any(call.method == SUBSCRIBE and call.request.name == uri for call in other.calls.values())
+        or any(
+            call.method == SUBSCRIBE and call.request.name == uri for call in other.calls.values()
+        )
         for other in state.clients.values()
         if other is not client
     )

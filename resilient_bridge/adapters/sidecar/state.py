@@ -84,7 +84,9 @@ class ClientState:
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        return object_of(self.opening.params.get("capabilities") if self.opening is not None else None)
+        return object_of(
+            self.opening.params.get("capabilities") if self.opening is not None else None
+        )
 
 
 class Call:
@@ -256,7 +258,9 @@ class State:
         if at is None:
             return
         heappush(self.due, (at, number, session.number))
-        if len(self.due) > _MOST_ENDED + 4 * sum(len(one.pending) for one in self.sessions.values()):
+        if len(self.due) > _MOST_ENDED + 4 * sum(
+            len(one.pending) for one in self.sessions.values()
+        ):
             self.due = [one for one in self.due if self._is_pending(one)]
             heapify(self.due)
 

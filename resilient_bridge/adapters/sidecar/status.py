@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 STATUS_TOOL: Final = "resilient_bridge_status"
 """The tool that `Sidecar.status_tool` adds to the server's."""
 
-_DESCRIPTION: Final = (
-    "Says whether the server behind the sidecar is up, why it was restarted, and how calls have ended."
-)
+_DESCRIPTION: Final = "Says whether the server behind the sidecar is up, why it was restarted, and how calls have ended."
 
 
 def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]:
@@ -37,7 +35,13 @@ def status_of(state: State, restarts: Restarts, now: float) -> Mapping[str, Any]
     is_ready = current is not None and current.phase is Phase.READY
     refused_for = restarts.open_for(now)
     is_coming = current is not None and not current.is_reported_away and not restarts.is_failing
-    status = "ok" if is_ready or is_unused else "degraded" if is_coming and refused_for is None else "down"
+    status = (
+        "ok"
+        if is_ready or is_unused
+        else "degraded"
+        if is_coming and refused_for is None
+        else "down"
+    )
     found: dict[str, Any] = {
         "status": status,
         "server": phase,

@@ -117,7 +117,9 @@ class ChildUpstream(Upstream):
             message = parse(line)
         except NotAMessage as error:
             if line.strip():
-                text = redact(line[: 4 * _LONGEST].decode("utf-8", "replace").strip(), limit=_LONGEST)
+                text = redact(
+                    line[: 4 * _LONGEST].decode("utf-8", "replace").strip(), limit=_LONGEST
+                )
                 self._words.append(f"on stdout: {text} ({error})")
                 self._receiver.on_note(f"server, {self._words[-1]}")
                 self._end(request_named_in(line), unusable(error))
@@ -140,7 +142,9 @@ class ChildUpstream(Upstream):
         self._receiver.on_note(f"server: a line of more than {self._max_line} bytes was skipped")
         if len(self._handed) == 1:
             number, _ = self._handed.popitem()
-            self._receiver.on_unanswered(number, unusable(f"it has more than {self._max_line} bytes"))
+            self._receiver.on_unanswered(
+                number, unusable(f"it has more than {self._max_line} bytes")
+            )
 
     def _on_stderr(self, line: bytes) -> None:
         text = redact(line.decode("utf-8", "replace").rstrip(), limit=_LONGEST)
@@ -164,11 +168,17 @@ class ChildUpstream(Upstream):
 
     def _not_started(self, error: OSError) -> Loss:
         program = self._command[0]
-        if isinstance(error, FileNotFoundError) and self._cwd is not None and not Path(self._cwd).is_dir():
+        if (
+            isinstance(error, FileNotFoundError)
+            and self._cwd is not None
+            and not Path(self._cwd).is_dir()
+        ):
             reason = f"the folder {self._cwd} does not exist"
         elif isinstance(error, FileNotFoundError):
             is_a_path = Path(program).name != program
-            searched = "" if is_a_path else f", looked for in {(self._env or os.environ).get('PATH', '')}"
+            searched = (
+                "" if is_a_path else f", looked for in {(self._env or os.environ).get('PATH', '')}"
+            )
             reason = f"command not found: {program}{searched}"
         elif isinstance(error, PermissionError):
             reason = f"not allowed to run {program}"

@@ -162,7 +162,11 @@ class BothErasUpstream:
         first = self._tried.pop(refusal.id)
         self._refusals.append((first, refusal))
         info = first.meta.get(CLIENT, {"name": "resilient-bridge", "version": "0"})
-        hello: dict[str, Any] = {"protocolVersion": _LATEST_LEGACY, "capabilities": {}, "clientInfo": info}
+        hello: dict[str, Any] = {
+            "protocolVersion": _LATEST_LEGACY,
+            "capabilities": {},
+            "clientInfo": info,
+        }
         self._then = self._tried_legacy
         self._inner.send(message.request(_PROBE, "initialize", hello))
 
@@ -209,4 +213,6 @@ class BothErasUpstream:
 
 def _legacy_front(opening: Message, answer: Message) -> LegacyClient | None:
     versions = answer.result.get("supportedVersions")
-    return LegacyClient(opening, answer) if isinstance(versions, list) and MODERN in versions else None
+    return (
+        LegacyClient(opening, answer) if isinstance(versions, list) and MODERN in versions else None
+    )

@@ -118,8 +118,12 @@ class HTTPUpstream(Upstream):
         """Send a message in its own task, after an earlier `initialize` or its notification."""
         if self._is_closed:
             return
-        self._modern = "" if message.method == "initialize" else modern_version(message) or self._modern
-        cancelled: object = message.params.get("requestId") if message.method == _CANCELLED else None
+        self._modern = (
+            "" if message.method == "initialize" else modern_version(message) or self._modern
+        )
+        cancelled: object = (
+            message.params.get("requestId") if message.method == _CANCELLED else None
+        )
         about = self._open.get(cancelled) if isinstance(cancelled, int) else None
         if message.method == _CANCELLED and self._modern and not self._wire.version:
             if about is not None:  # since 2026-07-28 closing its stream cancels it
@@ -135,7 +139,9 @@ class HTTPUpstream(Upstream):
             self._barriers = (*barriers, exchange)
         self._start(exchange, barriers, about)
 
-    def _start(self, exchange: Exchange, barriers: tuple[Exchange, ...], about: Exchange | None) -> None:
+    def _start(
+        self, exchange: Exchange, barriers: tuple[Exchange, ...], about: Exchange | None
+    ) -> None:
         task = asyncio.get_running_loop().create_task(
             self._go(exchange, barriers, about), name="resilient_bridge mcp post"
         )
@@ -149,7 +155,9 @@ class HTTPUpstream(Upstream):
 
         task.add_done_callback(over)
 
-    async def _go(self, exchange: Exchange, barriers: tuple[Exchange, ...], about: Exchange | None) -> None:
+    async def _go(
+        self, exchange: Exchange, barriers: tuple[Exchange, ...], about: Exchange | None
+    ) -> None:
         try:
             for barrier in barriers:
                 await _passed(barrier)
@@ -178,7 +186,9 @@ class HTTPUpstream(Upstream):
         else:
             headers = {} if is_first else wire.session_headers()
         exchange.had_session = SESSION in headers
-        response = await wire.send("POST", {**POST, **headers}, exchange.sent, message.text.encode())
+        response = await wire.send(
+            "POST", {**POST, **headers}, exchange.sent, message.text.encode()
+        )
         try:
             if not 200 <= response.status_code < 300:
                 await self._refused(exchange, response)
@@ -210,7 +220,11 @@ class HTTPUpstream(Upstream):
         )
         if status == 401 and self._wire.unreadable:
             loss = attrs.evolve(loss, reason=f"{loss.reason}; {self._wire.unreadable}")
-        answer = None if request is None or loss.is_session_gone else answer_in_refusal(status, body, request)
+        answer = (
+            None
+            if request is None or loss.is_session_gone
+            else answer_in_refusal(status, body, request)
+        )
         if answer is not None:
             self._tell(answer, request)
         else:
@@ -220,7 +234,9 @@ class HTTPUpstream(Upstream):
 
     def _tell(self, message: Message, request: int | None) -> None:
         """Pass on a message of the server; an answer ends its exchange, on whichever stream."""
-        if self._is_closed or (request is not None and request not in self._open and message.is_answer):
+        if self._is_closed or (
+            request is not None and request not in self._open and message.is_answer
+        ):
             return
         if message.is_answer and isinstance(message.id, int) and message.id in self._open:
             if self._open[message.id].had_session and is_session_error(message.error):
@@ -279,7 +295,9 @@ class HTTPUpstream(Upstream):
         """Report a session that the GET stream found unknown, once no request is open."""
         if self._is_lost and not self._open and not self._is_closed:
             self._is_lost = False
-            loss = Loss(reason="the session is unknown", executed=Executed.MAYBE, is_session_gone=True)
+            loss = Loss(
+                reason="the session is unknown", executed=Executed.MAYBE, is_session_gone=True
+            )
             self._receiver.on_lost(loss)
 
     # ---- the end ----------------------------------------------------------------------------------------------------
@@ -305,7 +323,9 @@ class HTTPUpstream(Upstream):
         self._open.clear()
         if not hasattr(self, "_wire"):
             return
-        await ended(asyncio.get_running_loop().create_task(self._leave(), name="resilient_bridge mcp close"))
+        await ended(
+            asyncio.get_running_loop().create_task(self._leave(), name="resilient_bridge mcp close")
+        )
 
     async def _leave(self) -> None:
         tasks = list(self._tasks)

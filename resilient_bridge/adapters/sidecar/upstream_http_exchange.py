@@ -135,7 +135,9 @@ class Reading:
             message = parse(data.encode("utf-8", "surrogateescape"))
         except NotAMessage as error:
             self._note(f"the server sent an event that is no message: {error}")
-            self._end(request_named_in(data), unusable(f"the answer is no JSON-RPC message: {error}"))
+            self._end(
+                request_named_in(data), unusable(f"the answer is no JSON-RPC message: {error}")
+            )
             return
         if request is not None and message.is_answer:
             message = own_answer(message, request)

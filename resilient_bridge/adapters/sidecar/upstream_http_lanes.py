@@ -95,7 +95,9 @@ class Lanes:
         self._timer = None
         loop = asyncio.get_running_loop()
         while self._free and self._free[0][1] <= loop.time() - _IDLE_SECONDS:
-            task = loop.create_task(self._drop(self._free.popleft()[0]), name="resilient_bridge mcp idle")
+            task = loop.create_task(
+                self._drop(self._free.popleft()[0]), name="resilient_bridge mcp idle"
+            )
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
         if self._free:

@@ -35,16 +35,30 @@ _NOT_HERE: Final = (
 )
 _SIGN_IN: Final = "sign in with your client, or: resilient-bridge mcp -- npx mcp-remote URL"
 _BEFORE_THE_REQUEST: Final = frozenset(
-    {"not_resolved", "not_connected", "connect_timeout", "pool_timeout", "tls_failed", "tunnel_refused"}
+    {
+        "not_resolved",
+        "not_connected",
+        "connect_timeout",
+        "pool_timeout",
+        "tls_failed",
+        "tunnel_refused",
+    }
 )
 _SHOWN: Final = 300  # characters of a refusal's body
-SESSION_GONE: Final = Loss(reason="the session is unknown", executed=Executed.NO, is_session_gone=True)
+SESSION_GONE: Final = Loss(
+    reason="the session is unknown", executed=Executed.NO, is_session_gone=True
+)
 CUT: Final = Loss(reason="the answer was cut off", is_cut=True)
 _CHALLENGE: Final = re.compile(r'\b(error_description|error)="([^"]{1,200})"')
 
 
 def loss_of_error(
-    error: Exception, *, is_started: bool, hops: int = 0, is_known: bool = False, now_wall: float = 0.0
+    error: Exception,
+    *,
+    is_started: bool,
+    hops: int = 0,
+    is_known: bool = False,
+    now_wall: float = 0.0,
 ) -> Loss:
     """Return the loss for an error of the HTTP client, before the response had a status.
 
@@ -85,12 +99,16 @@ def loss_of_status(
     words = _words(headers, body)
     title = f"HTTP {status}"
     failure = status_finding(status, headers, body, now_wall=now_wall).failure()
-    is_portal = is_known and not words and may_be_a_portal(failure, now_wall or 0.0, certificates=True)
+    is_portal = (
+        is_known and not words and may_be_a_portal(failure, now_wall or 0.0, certificates=True)
+    )
     if had_session and is_session_unknown(status, body):
         return attrs.evolve(SESSION_GONE, words=words)
     wait, _ = wait_from_headers(headers, now_wall)
     if status in {401, 403, 407}:
-        why = _reason_of(headers.get("proxy-authenticate" if status == 407 else "www-authenticate", ""))
+        why = _reason_of(
+            headers.get("proxy-authenticate" if status == 407 else "www-authenticate", "")
+        )
         hint = "the proxy asks for credentials" if status == 407 else _SIGN_IN
         reason = f"{title}{f' ({why})' if why else ''}: {hint}"
         is_final = not is_portal or bool(why)
@@ -98,7 +116,9 @@ def loss_of_status(
     if status in {425, 429} or (status == 408 and wait is not None):
         return Loss(reason=title, executed=Executed.NO, retry_after=wait, words=words)
     if status in {404, 405} and not had_session and not is_known:
-        return Loss(reason=f"{title}: {_NOT_HERE}", executed=Executed.NO, is_final=True, words=words)
+        return Loss(
+            reason=f"{title}: {_NOT_HERE}", executed=Executed.NO, is_final=True, words=words
+        )
     if status in {421, 426}:
         return Loss(reason=title, executed=Executed.NO, is_final=not is_portal, words=words)
     if 300 <= status < 400:
@@ -129,7 +149,9 @@ def answer_in_refusal(status: int, body: bytes, request: int) -> Message | None:
         return None
     if not isinstance(error.get("message"), str):
         error = {**error, "message": f"HTTP {status}"}
-    return parse(json.dumps({"jsonrpc": "2.0", "id": request, "error": error}, separators=(",", ":")))
+    return parse(
+        json.dumps({"jsonrpc": "2.0", "id": request, "error": error}, separators=(",", ":"))
+    )
 
 
 def own_answer(message: Message, request: int) -> Message:

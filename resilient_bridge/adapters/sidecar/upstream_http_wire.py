@@ -88,7 +88,9 @@ class Wire:
         self.session = self.version = ""
         self.unreadable = ""  # why the secrets could not be read again after a 401
         self.is_known = False
-        self._read = partial(_usable, url, headers, may_show_credentials=allow_plaintext_credentials)
+        self._read = partial(
+            _usable, url, headers, may_show_credentials=allow_plaintext_credentials
+        )
         target, own = self._read()
         self.secrets = secrets_in(None, url, own)
         self.url = target.copy_with(username=None, password=None)
@@ -175,7 +177,9 @@ class Wire:
         if not is_followed or not location:
             return None
         try:
-            target = response.url.join(location).copy_with(username=None, password=None, fragment=None)
+            target = response.url.join(location).copy_with(
+                username=None, password=None, fragment=None
+            )
         except Exception:  # noqa: BLE001 -- whatever makes a location unreadable
             return None
         return target if origin_of(target) == origin_of(self.url) else None
@@ -195,7 +199,9 @@ def _usable(
 
     try:
         target = httpx.URL(url)
-        own = dict(checked_headers({name: _with_secrets(name, text) for name, text in headers.items()}))
+        own = dict(
+            checked_headers({name: _with_secrets(name, text) for name, text in headers.items()})
+        )
     except httpx.InvalidURL:
         raise LostError.final(
             "url: wanted one that begins with http:// or https://, got an unreadable one"
@@ -210,7 +216,9 @@ def _usable(
     has_credentials = in_url or any(is_sensitive(name) for name in own)
     is_seen = target.scheme == "http" and not is_loopback(target.host)
     if is_seen and has_credentials and not may_show_credentials:
-        raise LostError.final(plaintext_refused("https", origin_of(target), "HTTPUpstream").failure.message)
+        raise LostError.final(
+            plaintext_refused("https", origin_of(target), "HTTPUpstream").failure.message
+        )
     if target.userinfo:
         login = f"{target.username}:{target.password}".encode()
         own = {name: value for name, value in own.items() if name.lower() != "authorization"}

@@ -118,7 +118,9 @@ class EventSource:
         checked_headers(headers)
         self._connect_timeout = policy.connect_timeout
         self._options: dict[str, Any] = {"timeout": timeouts(client, policy, read_timeout)}
-        self._options |= {k: v for k, v in (("content", content), ("params", params)) if v is not None}
+        self._options |= {
+            k: v for k, v in (("content", content), ("params", params)) if v is not None
+        }
         self._on_gap = on_gap
         self._one_reader = OneReader("EventSource.__aiter__")
         self._name = shown(str(url).replace("http", "ws", 1)).replace("ws", "http", 1)
@@ -129,7 +131,9 @@ class EventSource:
             policy, world.new_rng(), last_event_id=last_event_id, max_event_bytes=max_event_bytes,
             can_refresh=is_read,
         )  # fmt: skip
-        self._stream.reconnection.sends_in_clear = sends_in_clear(client, str(url), headers or {}, params)
+        self._stream.reconnection.sends_in_clear = sends_in_clear(
+            client, str(url), headers or {}, params
+        )
         self._state = BridgeState.IDLE
         self._reason = ""
         self._failure: Failure | None = None
@@ -177,7 +181,9 @@ class EventSource:
     async def __aenter__(self) -> Self:
         """Return at once; the first request for an event connects."""
         if self._guard.loop is not None:
-            raise config_error("EventSource", "one that has not been entered", f"one that is {self._state}")
+            raise config_error(
+                "EventSource", "one that has not been entered", f"one that is {self._state}"
+            )
         self._guard.check()
         self._guard.loop = asyncio.get_running_loop()
         return self
@@ -218,7 +224,9 @@ class EventSource:
         Raises the final failure, or ConfigError for a second reader.
         """
         if self._guard.loop is None:
-            raise config_error("EventSource", "one entered with `async with`", "one that was never entered")
+            raise config_error(
+                "EventSource", "one entered with `async with`", "one that was never entered"
+            )
         self._guard.check()
         if self._reading is not None:
             raise second_reader("EventSource.__anext__")
@@ -310,7 +318,9 @@ class EventSource:
                 options = {**self._options, "follow_redirects": False} if follows else self._options
                 entered = self._client.stream(self._method, self._url, headers=headers, **options)
                 if not hasattr(entered, "__aenter__"):
-                    raise config_error("EventSource.client", "an async client", type(self._client).__name__)
+                    raise config_error(
+                        "EventSource.client", "an async client", type(self._client).__name__
+                    )
                 response = await entered.__aenter__()
                 if follows:
                     entered, response = await followed(self._client, entered, response)
@@ -333,7 +343,9 @@ class EventSource:
             self._emit(events.Closed(at=self._now().at, reason="no_content"))
             return None
         if status >= 400:
-            finding = status_finding(status, headers, await answer.body(), now_wall=self._now().wall)
+            finding = status_finding(
+                status, headers, await answer.body(), now_wall=self._now().wall
+            )
             return applied(finding.failure())
         if (failure := refusal(status, headers.get("content-type", ""))) is not None:
             return failure
@@ -368,21 +380,29 @@ class EventSource:
             self._fail(decision.failure, decision.reason)
             return
         self._due = now.mono + decision.wait
-        self._move(BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF, decision.reason)
+        self._move(
+            BridgeState.SUSPENDED if decision.suspended else BridgeState.BACKOFF, decision.reason
+        )
         if decision.suspended and not self._is_suspended_reported:
             self._is_suspended_reported = True
             self._emit(events.Suspended(**fields, attempts=self._stream.reconnection.failed))
         fields["reason"] = "rate_capped" if decision.is_capped else decision.reason
-        self._emit(events.ReconnectScheduled(**fields, attempt=decision.attempt, wait=decision.wait))
+        self._emit(
+            events.ReconnectScheduled(**fields, attempt=decision.attempt, wait=decision.wait)
+        )
 
     def _fail(self, failure: Failure, reason: str) -> None:
         self._failure = failure
         self._move(BridgeState.FAILED, reason)
-        self._emit(events.GaveUp(at=self._now().at, name=f"event source {self._name}", failure=failure))
+        self._emit(
+            events.GaveUp(at=self._now().at, name=f"event source {self._name}", failure=failure)
+        )
 
     def _move(self, state: BridgeState, reason: str) -> None:
         previous, self._state, self._reason = self._state, state, reason
-        self._emit(events.StateChanged(at=self._now().at, previous=previous, state=state, reason=reason))
+        self._emit(
+            events.StateChanged(at=self._now().at, previous=previous, state=state, reason=reason)
+        )
 
     def _emit(self, event: events.Event) -> None:
         emit(sent_by(event, self._identity))

@@ -39,7 +39,9 @@ def check_arguments(
 
 def checked_policy(reconnect: object) -> Reconnect:
     """Return the Reconnect, or that of a BridgePolicy, or the default."""
-    chosen: object = Reconnect() if reconnect is None else getattr(reconnect, "reconnect", reconnect)
+    chosen: object = (
+        Reconnect() if reconnect is None else getattr(reconnect, "reconnect", reconnect)
+    )
     if not isinstance(chosen, Reconnect):
         refuse("EventSource.reconnect", "a Reconnect, a BridgePolicy or None", reconnect)
     return chosen
@@ -49,9 +51,17 @@ def checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
     """Return the headers, with Accept and Cache-Control added where they are not set."""
     received = dict(headers or {})
     names = {name.lower() for name in received}
-    _wanted("last-event-id" not in names, "headers", "no Last-Event-ID (last_event_id= is its place)", "one")
+    _wanted(
+        "last-event-id" not in names,
+        "headers",
+        "no Last-Event-ID (last_event_id= is its place)",
+        "one",
+    )
     ours = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
-    return {**{name: value for name, value in ours.items() if name.lower() not in names}, **received}
+    return {
+        **{name: value for name, value in ours.items() if name.lower() not in names},
+        **received,
+    }
 
 
 def timeouts(client: object, policy: Reconnect, read_timeout: Any) -> tuple[float | None, ...]:
@@ -62,7 +72,9 @@ def timeouts(client: object, policy: Reconnect, read_timeout: Any) -> tuple[floa
     """
     read = None if read_timeout is None else as_seconds(read_timeout)
     is_limit = read is None or (is_number(read) and 0 < read <= LONGEST_TIMEOUT)
-    _wanted(is_limit, "read_timeout", f"seconds above 0 to {LONGEST_TIMEOUT:.0f}, or None", read_timeout)
+    _wanted(
+        is_limit, "read_timeout", f"seconds above 0 to {LONGEST_TIMEOUT:.0f}, or None", read_timeout
+    )
     own, limit = getattr(client, "timeout", None), policy.connect_timeout
     connect, write, pool = (getattr(own, name, limit) for name in ("connect", "write", "pool"))
     return connect, read, write, pool

@@ -40,7 +40,9 @@ class CommandStatus(StrEnum):
 
 _WORDS: Final[Mapping[str, CommandStatus]] = {
     **dict.fromkeys(("pending", "queued", "running", "processing"), CommandStatus.PENDING),
-    **dict.fromkeys(("complete", "completed", "success", "error", "failed"), CommandStatus.COMPLETE),
+    **dict.fromkeys(
+        ("complete", "completed", "success", "error", "failed"), CommandStatus.COMPLETE
+    ),
     **dict.fromkeys(("timeout", "timed_out"), CommandStatus.TIMEOUT),
     **dict.fromkeys(("expired", "not_found", "unknown"), CommandStatus.EXPIRED),
 }

@@ -16,7 +16,15 @@ from ... import events
 from ...calls.policy import Policy
 from ...calls.timeout.value import Timeout
 from ...classification import classify
-from ...errors import AttemptTimeoutError, BridgeError, Executed, Failure, config_error, error_for, mapping_of
+from ...errors import (
+    AttemptTimeoutError,
+    BridgeError,
+    Executed,
+    Failure,
+    config_error,
+    error_for,
+    mapping_of,
+)
 from ...errors.teaching import taught
 from ...telemetry import emit, has_listeners
 from ...values.backoff import Backoff
@@ -120,7 +128,9 @@ class Command:
                 if number == len(steps):
                     raise self._abandoned(steps, error) from error
                 name, step = f"command {self.name}", number + 1
-                emit(events.RetryScheduled(name=name, attempt=step, wait=0.0, failure=error.failure))
+                emit(
+                    events.RetryScheduled(name=name, attempt=step, wait=0.0, failure=error.failure)
+                )
         return self._outcome()
 
     def tell(self, answer: Answer) -> CommandStatus:
@@ -171,7 +181,11 @@ class Command:
         except Exception as error:
             if has_listeners():
                 failure = classify(error)
-                emit(events.PollFailed(name=self.name, correlation_id=self.correlation_id, failure=failure))
+                emit(
+                    events.PollFailed(
+                        name=self.name, correlation_id=self.correlation_id, failure=failure
+                    )
+                )
             raise
         if not self.is_done:  # else a final answer was pushed during the poll
             self.tell(answer)
@@ -203,11 +217,19 @@ class Command:
             silence, lifetime = _now() - self._heard_at, self._peer.expires_after
             why = f"nothing was heard of it for {silence:.3g} s, and results are kept for {lifetime:g} s"
         return self._error(
-            "SYS_OUTCOME_UNKNOWN", f"command {self.name} expired: {why}", CommandStatus.EXPIRED, cause
+            "SYS_OUTCOME_UNKNOWN",
+            f"command {self.name} expired: {why}",
+            CommandStatus.EXPIRED,
+            cause,
         )
 
     def _error(
-        self, code: str, message: str, status: CommandStatus, cause: Exception | None, **details: Any
+        self,
+        code: str,
+        message: str,
+        status: CommandStatus,
+        cause: Exception | None,
+        **details: Any,
     ) -> BridgeError:
         fields = {"correlation_id": self.correlation_id, "status": str(status), **details}
         hint, ran = (HINTS[status],), Executed.MAYBE
@@ -253,7 +275,9 @@ class Commands:
         """Create an empty table."""
         for name, received in (("start", start), ("poll", poll)):
             if not callable(received):
-                raise config_error(f"Commands.{name}", "an async function", cast("object", received))
+                raise config_error(
+                    f"Commands.{name}", "an async function", cast("object", received)
+                )
         if not is_count(limit):
             refuse("Commands.limit", "a whole number of at least 1", limit)
         self._start = start
@@ -291,7 +315,9 @@ class Commands:
             command = self._added(name, received)
         if has_listeners():
             emit(events.CommandSent(name=name, correlation_id=command.correlation_id))
-        if "status" in fields or not (answer is None or isinstance(cast("object", answer), Mapping)):
+        if "status" in fields or not (
+            answer is None or isinstance(cast("object", answer), Mapping)
+        ):
             command.tell(answer)
         return command
 
@@ -351,7 +377,9 @@ def _as_timeouts(timeouts: tuple[Seconds, ...]) -> Timeout:
     if not isinstance(cast("object", timeouts), tuple | list) or not timeouts:
         refuse("Commands.timeouts", "a tuple of seconds, one for each step", timeouts)
     steps = enumerate(timeouts)
-    return Timeout.escalating(*(read_seconds(f"Commands.timeouts[{index}]", one) for index, one in steps))
+    return Timeout.escalating(
+        *(read_seconds(f"Commands.timeouts[{index}]", one) for index, one in steps)
+    )
 
 
 def _wait_after(error: Exception) -> float | None:

@@ -96,7 +96,9 @@ class Daemon:
         self._env = _checked_env(env)
         self._cwd = None if cwd is None else os.fspath(cwd)
         self._log = None if log is None else os.fspath(log)
-        self._patience = read_seconds("Daemon.startup_timeout", startup_timeout, most=LONGEST_TIMEOUT)
+        self._patience = read_seconds(
+            "Daemon.startup_timeout", startup_timeout, most=LONGEST_TIMEOUT
+        )
         self._interval = read_seconds("Daemon.poll_interval", poll_interval, most=LONGEST_TIMEOUT)
         probe_seconds = read_seconds("Daemon.probe_timeout", probe_timeout, most=LONGEST_TIMEOUT)
         self._probe = HealthProbe(health, probe_seconds)
@@ -104,7 +106,9 @@ class Daemon:
         self._process: DaemonProcess | None = None
         self._failure: Failure | None = None
         self._failures = 0  # starts that failed
-        self._start_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._start_locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
         if not (cache is None or isinstance(cast("object", cache), Mapping)):
             refuse("Daemon.cache", "a mapping of key to answer", cache)
         now = current_world().monotonic()

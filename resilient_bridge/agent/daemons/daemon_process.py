@@ -112,7 +112,9 @@ class DaemonProcess:
     def _tail(self) -> bytes:
         number = self._reader
         start = max(self._written_before, os.fstat(number).st_size - _READ)
-        return read_at(number, _READ, start)  # `seek` would move the position where the daemon writes
+        return read_at(
+            number, _READ, start
+        )  # `seek` would move the position where the daemon writes
 
     def _close(self) -> None:
         """Close the descriptor that the output is written to, then the one that it is read from."""
@@ -148,7 +150,9 @@ def _reader(output: IO[bytes], *, is_temporary: bool) -> int:
     """
     if sys.platform == "win32":
         # O_TEMPORARY: the file is deleted with its last descriptor.
-        return os.open(output.name, os.O_RDONLY | os.O_BINARY | (os.O_TEMPORARY if is_temporary else 0))
+        return os.open(
+            output.name, os.O_RDONLY | os.O_BINARY | (os.O_TEMPORARY if is_temporary else 0)
+        )
     return output.fileno()
 
 

@@ -20,8 +20,12 @@ from ...errors import config_error
 
 
 _LONGEST_LINE: Final = 4_096  # bytes of a status line
-_LONGEST_BODY: Final = 65_536  # bytes read after the status line, so that the daemon can finish its answer
-_WANTED: Final = "an http:// URL without credentials, or an async function that returns a DaemonHealth"
+_LONGEST_BODY: Final = (
+    65_536  # bytes read after the status line, so that the daemon can finish its answer
+)
+_WANTED: Final = (
+    "an http:// URL without credentials, or an async function that returns a DaemonHealth"
+)
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-5]\d\d)(?: |\r?\n)")
 
 
@@ -108,15 +112,21 @@ async def http_status(target: Target, seconds: float) -> int:
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout_at(ends):
-            reader, writer = await asyncio.open_connection(target.host, target.port, limit=_LONGEST_LINE)
+            reader, writer = await asyncio.open_connection(
+                target.host, target.port, limit=_LONGEST_LINE
+            )
             writer.write(
                 f"GET {target.path} HTTP/1.1\r\nHost: {target}\r\nAccept: */*\r\nConnection: close\r\n\r\n".encode()
             )
             line = await reader.readline()
             found = _STATUS_LINE.match(line)
             if found is None:
-                raise ValueError("no http answer" if line else "connection closed without an answer")
-        with suppress(OSError):  # read the rest, too: a daemon whose response is cut off logs an error
+                raise ValueError(
+                    "no http answer" if line else "connection closed without an answer"
+                )
+        with suppress(
+            OSError
+        ):  # read the rest, too: a daemon whose response is cut off logs an error
             async with asyncio.timeout_at(ends):
                 remaining = _LONGEST_BODY
                 while remaining > 0 and (got := await reader.read(remaining)):

@@ -39,7 +39,9 @@ _LOST: Final = "look up what was spent (the damaged files are kept beside it), t
 class Book:
     """An account with its lock, its file, its waiting calls and its events."""
 
-    def __init__(self, name: str, account: SpendAccount, path: str | os.PathLike[str] | None) -> None:
+    def __init__(
+        self, name: str, account: SpendAccount, path: str | os.PathLike[str] | None
+    ) -> None:
         self.name = name
         self.mode = account.mode
         self.file = file = (
@@ -110,12 +112,17 @@ class Book:
                 # Before `load`: a listener of its damage event may read the status, which opens
                 # again.
                 self._is_lost = _is_lost(self.file.path) or self._is_lost
-                is_mended, self._is_mending = self._is_mending, True  # True: called by such a listener
+                is_mended, self._is_mending = (
+                    self._is_mending,
+                    True,
+                )  # True: called by such a listener
                 found = self.file.load()
                 # A sound file that reports losses: another process recovered it, and ended before
                 # it saved.
                 is_in_doubt = found.source == "file" and not is_mended
-                self._is_lost |= bool(found.lost) and (is_in_doubt or found.source in {"new", "salvaged"})
+                self._is_lost |= bool(found.lost) and (
+                    is_in_doubt or found.source in {"new", "salvaged"}
+                )
             except BaseException:
                 self._leave()
                 raise
@@ -199,7 +206,11 @@ class Book:
         is_cancelled = now.state is SpendState.CANCELLED
         estimate = Decimal(0) if charge is None else charge.estimate
         why = (
-            "cancelled" if is_cancelled else "paused" if now.state is SpendState.PAUSED else "has no room now"
+            "cancelled"
+            if is_cancelled
+            else "paused"
+            if now.state is SpendState.PAUSED
+            else "has no room now"
         )
         is_lost = not (now.is_known or is_cancelled)
         spent = f"{now.spent:f} of {now.limit:f} spent"
@@ -216,10 +227,15 @@ class Book:
             "reason": "cancelled" if is_cancelled else "spend_limit",
             "spent": "unknown" if is_lost else f"{now.spent:f}",
             "limit": f"{now.limit:f}",
-            **{name: f"{value:f}" for name, value in (("reserved", now.reserved), ("estimate", estimate))},
+            **{
+                name: f"{value:f}"
+                for name, value in (("reserved", now.reserved), ("estimate", estimate))
+            },
         }
         hints = ("begin a new budget",) if is_cancelled else (_LOST,) if is_lost else ()
-        return SpendLimitError(Failure.of("SYS_SPEND_LIMIT", text, suggestions=hints, details=details))
+        return SpendLimitError(
+            Failure.of("SYS_SPEND_LIMIT", text, suggestions=hints, details=details)
+        )
 
 
 def _is_lost(path: Path) -> bool:

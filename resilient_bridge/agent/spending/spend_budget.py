@@ -91,7 +91,9 @@ class SpendBudget:
         if not is_number(warn_at) or not 0 < warn_at <= 1:
             raise config_error("SpendBudget.warn_at", "a number above 0, at most 1", warn_at)
         read_name("SpendBudget.name", name)
-        self._book = Book(name, SpendAccount(money, mode=mode, warn_at=Decimal(repr(warn_at))), path)
+        self._book = Book(
+            name, SpendAccount(money, mode=mode, warn_at=Decimal(repr(warn_at))), path
+        )
         with _BOOKS_LOCK:
             _BOOKS.add(self._book)
 
@@ -130,7 +132,11 @@ class SpendBudget:
         estimate, unless the block failed with an error that says that nothing has run
         (`classify(error).executed`), or with a 429.
         """
-        seconds = None if timeout is None else read_seconds("SpendBudget.call.timeout", timeout, zero=True)
+        seconds = (
+            None
+            if timeout is None
+            else read_seconds("SpendBudget.call.timeout", timeout, zero=True)
+        )
         return SpendCall(self._book, amount_of("SpendBudget.call.estimate", estimate), seconds)
 
     def spend(self, amount: Amount) -> None:
@@ -202,7 +208,9 @@ class SpendBudget:
         """Wrap `function`, sync or async: each call runs inside `budget.call`, and costs
         `cost(result)`.
         """
-        if isinstance(cast("object", function), type | staticmethod | classmethod) or not callable(function):
+        if isinstance(cast("object", function), type | staticmethod | classmethod) or not callable(
+            function
+        ):
             raise config_error(
                 "SpendBudget.guard.function", "a function, a method or a callable object", function
             )
@@ -211,7 +219,9 @@ class SpendBudget:
         form = form_of(function)
         if form not in ("sync", "async"):
             raise config_error(
-                "SpendBudget.guard.function", "a function that returns its result, no stream", function
+                "SpendBudget.guard.function",
+                "a function that returns its result, no stream",
+                function,
             )
         self.call(estimate, timeout=timeout)  # checks the arguments now
 
@@ -279,7 +289,10 @@ class SpendCall:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._end(error)
         if self._book.file is not None:
@@ -303,7 +316,10 @@ class SpendCall:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._end(error)
         self._book.save_or_tell()
@@ -342,5 +358,7 @@ def _may_have_run(error: BaseException | None) -> bool:
     if failure is None:
         return True
     # A 429 does not prove that nothing ran, but providers do not charge for it.
-    is_limited = failure.code == "SYS_RATE_LIMITED" or failure.details.get("http_status") == _LIMITED
+    is_limited = (
+        failure.code == "SYS_RATE_LIMITED" or failure.details.get("http_status") == _LIMITED
+    )
     return not (failure.executed is Executed.NO or is_limited)

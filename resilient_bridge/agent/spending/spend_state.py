@@ -254,7 +254,9 @@ class SpendAccount:
             if not isinstance(value[name], str):
                 raise TypeError(name)
             amount_of(name, value[name], most=_MOST * 1000)
-        if not (isinstance(value["cancelled"], bool) and isinstance(value.get("known", True), bool)):
+        if not (
+            isinstance(value["cancelled"], bool) and isinstance(value.get("known", True), bool)
+        ):
             raise TypeError("cancelled, known")
 
     # ---- decisions ---------------------------------------------------------------------------------------------------
@@ -326,13 +328,24 @@ def amount_of(path: str, value: object, *, above: bool = False, most: Decimal = 
     Decimals beyond the thirtieth are rounded up. Raises ConfigError for anything that is no amount
     from 0 (or `above` 0) to `most`.
     """
-    wanted = f"an amount {'above' if above else 'from'} 0 to {_MOST:f}, as Decimal, int, str or float"
+    wanted = (
+        f"an amount {'above' if above else 'from'} 0 to {_MOST:f}, as Decimal, int, str or float"
+    )
     try:
         amount = _read(value)
     except InvalidOperation:
         amount = None
-    if amount is None or not amount.is_finite() or not 0 <= amount <= most or (above and not amount):
-        refuse(path, wanted, value if isinstance(value, str | int | float | None) else repr(value)[:100])
+    if (
+        amount is None
+        or not amount.is_finite()
+        or not 0 <= amount <= most
+        or (above and not amount)
+    ):
+        refuse(
+            path,
+            wanted,
+            value if isinstance(value, str | int | float | None) else repr(value)[:100],
+        )
     exponent = amount.as_tuple().exponent
     if isinstance(exponent, int) and exponent < -30:
         amount = amount.quantize(_FINEST, context=EXACT)

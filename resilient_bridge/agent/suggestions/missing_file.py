@@ -70,7 +70,9 @@ def _existing(path: str, absolute: str, context: SuggestionContext, *, is_reache
         return Fix(f"did you mean {context.shown(absolute)}?", absolute)
     if Path(path).is_absolute():
         return Fix(f"{path} is there now: repeat the call", absolute)
-    return Fix(f"{path} is in {context.directory}: run it there, or repeat the call if it is new", absolute)
+    return Fix(
+        f"{path} is in {context.directory}: run it there, or repeat the call if it is new", absolute
+    )
 
 
 def _absent(missing: MissingPath, absolute: str, context: SuggestionContext) -> Iterator[Fix]:
@@ -101,7 +103,9 @@ def _has_content(path: str) -> bool:
     return status is not None and status.st_size > 0
 
 
-def _in_parent(path: str, context: SuggestionContext, is_wanted: Callable[[str], bool]) -> Iterator[Fix]:
+def _in_parent(
+    path: str, context: SuggestionContext, is_wanted: Callable[[str], bool]
+) -> Iterator[Fix]:
     """Yield the same relative path below a parent directory: the working directory is wrong then."""
     here = context.directory
     if here is None or Path(path).is_absolute():
@@ -136,7 +140,9 @@ def _backup_candidates(absolute: str, context: SuggestionContext) -> Iterator[st
     for suffix in _BACKUP_SUFFIXES:
         yield f"{absolute}{suffix}"
     is_here = context.directory is not None and missing.is_relative_to(context.directory)
-    for parent in islice(missing.parents, _PARENTS) if is_here else up_to_project_root(missing.parent):
+    for parent in (
+        islice(missing.parents, _PARENTS) if is_here else up_to_project_root(missing.parent)
+    ):
         mirrored = missing.relative_to(parent)  # backups/src/app.json
         names = [mirrored]
         # backups/app.json, unless it is the backup of another app.json

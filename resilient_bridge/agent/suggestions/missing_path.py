@@ -28,7 +28,9 @@ _LONGEST: Final = 4_096  # characters of a path
 _MOST_ARGUMENTS: Final = 50
 _MOST_ERRORS: Final = 100  # of a chain or a group
 _NO_PROGRAM: Final = 127  # the exit code of a shell that did not find its command
-_NAMES_PATH = re.compile(r"(?:.*[_-])?(?:path|file|filename|dir|directory|folder|cwd)s?", re.IGNORECASE)
+_NAMES_PATH = re.compile(
+    r"(?:.*[_-])?(?:path|file|filename|dir|directory|folder|cwd)s?", re.IGNORECASE
+)
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _STATED = re.compile(r"no such file or directory|\bENOENT\b", re.IGNORECASE)
 _ELSEWHERE = re.compile(  # another machine or container, or where a compiler searches
@@ -96,7 +98,9 @@ def _os_error(failure: Failure) -> OSError | None:
         if isinstance(error, OSError) and number is not None and reported in {None, number}:
             return error
         below = error.__cause__
-        waiting.append(below if below is not None or error.__suppress_context__ else error.__context__)
+        waiting.append(
+            below if below is not None or error.__suppress_context__ else error.__context__
+        )
         if isinstance(error, BaseExceptionGroup):
             waiting.extend(reversed(cast("BaseExceptionGroup[BaseException]", error).exceptions))
     return None
@@ -158,7 +162,9 @@ def _unchanged(path: str) -> str:
 def _absent_arguments(context: SuggestionContext) -> Iterator[str]:
     """Yield the arguments that are named like paths and do not exist."""
     for name, value in islice(context.arguments.items(), _MOST_ARGUMENTS):
-        text: object = os.fspath(cast("os.PathLike[str]", value)) if isinstance(value, os.PathLike) else value
+        text: object = (
+            os.fspath(cast("os.PathLike[str]", value)) if isinstance(value, os.PathLike) else value
+        )
         if not isinstance(text, str) or len(text) > _LONGEST or "\n" in text or "://" in text:
             continue
         is_named = _NAMES_PATH.fullmatch(_CAMEL.sub("_", str(name)[:100])) is not None

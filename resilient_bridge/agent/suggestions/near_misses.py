@@ -76,7 +76,9 @@ class SearchAllowance:
         except (OSError, ValueError):
             return
 
-    def walk(self, root: str, *, most: int, is_hidden_wanted: bool = False) -> Iterator[os.DirEntry[str]]:
+    def walk(
+        self, root: str, *, most: int, is_hidden_wanted: bool = False
+    ) -> Iterator[os.DirEntry[str]]:
         """Yield at most `most` entries below a directory, three levels deep, the nearest first.
 
         Directories are visited by name; the entries of one come in the order of the system.
@@ -90,7 +92,12 @@ class SearchAllowance:
                 is_hidden = entry.name.startswith(".")
                 if not is_hidden or is_hidden_wanted:
                     yield entry
-                if level < _LEVELS and not is_hidden and entry.name not in _PASSED_OVER and _is_own(entry):
+                if (
+                    level < _LEVELS
+                    and not is_hidden
+                    and entry.name not in _PASSED_OVER
+                    and _is_own(entry)
+                ):
                     below.append(entry.path)
                 if self.seen >= last:
                     return
@@ -106,7 +113,9 @@ def close_names(wanted: str, names: Iterable[str], *, most: int = 3) -> tuple[st
     scored = {name: matcher.likeness(name) for name in names if name != wanted}
     least = max(_ALIKE, max(scored.values(), default=0) - _WORTH_NAMING)
     close = [name for name, score in scored.items() if score >= least]
-    return tuple(sorted(close, key=lambda name: (-scored[name], abs(len(name) - len(wanted)), name))[:most])
+    return tuple(
+        sorted(close, key=lambda name: (-scored[name], abs(len(name) - len(wanted)), name))[:most]
+    )
 
 
 class _Near(NamedTuple):
@@ -131,10 +140,14 @@ def near_paths(
     found: set[_Near] = set()
     for number, root in enumerate(starts):
         share = look.remaining // (len(starts) - number)
-        found.update(near for near in _near(missing, root, look, share) if near.path not in apart_from)
+        found.update(
+            near for near in _near(missing, root, look, share) if near.path not in apart_from
+        )
     ranked = sorted(found)
     close = takewhile(lambda near: near.distance <= ranked[0].distance + _WORTH_NAMING, ranked)
-    return tuple(islice((near.path for near in close if status_of(near.path) is not None), _MOST_NEAR))
+    return tuple(
+        islice((near.path for near in close if status_of(near.path) is not None), _MOST_NEAR)
+    )
 
 
 def _near(missing: str, root: str, look: SearchAllowance, share: int) -> Iterator[_Near]:
@@ -187,7 +200,11 @@ class _NameMatcher:
             return 1 - cost
         self._matcher.set_seq1(stem)
         # The two quick ratios are upper bounds: they rule most names out by length or letters.
-        quick = self._matcher.quick_ratio() if self._matcher.real_quick_ratio() - cost >= _ALIKE else 0.0
+        quick = (
+            self._matcher.quick_ratio()
+            if self._matcher.real_quick_ratio() - cost >= _ALIKE
+            else 0.0
+        )
         if quick - cost < _ALIKE:
             return 0.0
         ratio = self._matcher.ratio()

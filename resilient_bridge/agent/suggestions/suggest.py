@@ -99,7 +99,9 @@ class Suggester:
         if not is_what(what):
             refuse_what("suggest.register.what", what)
         if not callable(rule):
-            raise config_error("suggest.register.rule", "a function of a failure and a context", rule)
+            raise config_error(
+                "suggest.register.rule", "a function of a failure and a context", rule
+            )
         registration = SuggestionRegistration(plain(what), rule)
         SuggestionRegistration.in_force[registration.number] = registration
         return registration
@@ -122,7 +124,9 @@ def _as_failure(value: object) -> Failure:
 
 def _context(arguments: object, directory: str | os.PathLike[str] | None) -> SuggestionContext:
     if not isinstance(arguments, Mapping):
-        raise config_error("suggest.arguments", "a mapping of names to values", type(arguments).__name__)
+        raise config_error(
+            "suggest.arguments", "a mapping of names to values", type(arguments).__name__
+        )
     return SuggestionContext(
         arguments=cast("Mapping[str, Any]", arguments),
         directory=_directory(directory),
@@ -134,7 +138,10 @@ def _directory(value: object) -> Path | None:
     if value is not None and not isinstance(value, str | os.PathLike):
         raise config_error("suggest.directory", "a path", value)
     try:
-        return Path.cwd() if value is None else Path(os.path.abspath(os.fsdecode(cast("str", value))))  # noqa: PTH100 (without following links)
+        if value is None:
+            return Path.cwd()
+        path = os.fsdecode(cast("str", value))
+        return Path(os.path.abspath(path))  # noqa: PTH100 -- without following links
     except OSError:  # the working directory was removed
         return None
 

@@ -98,7 +98,11 @@ class Demand:
 
         None if there is none for it.
         """
-        if _is_plain(self._annotation) or self._annotation in (Any, object, inspect.Parameter.empty):
+        if _is_plain(self._annotation) or self._annotation in (
+            Any,
+            object,
+            inspect.Parameter.empty,
+        ):
             return None
         try:
             from pydantic import TypeAdapter
@@ -119,7 +123,11 @@ class Demand:
 def schemas_of(demands: Mapping[str, Demand]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """Return the JSON schema of each demand, and the definitions they refer to as `#/$defs/NAME`."""
     found = {name: demand.schema for name, demand in demands.items()}
-    adapters = [(name, "validation", one.adapter) for name, one in demands.items() if one.adapter is not None]
+    adapters = [
+        (name, "validation", one.adapter)
+        for name, one in demands.items()
+        if one.adapter is not None
+    ]
     if not adapters:
         return found, {}
     from pydantic import TypeAdapter
@@ -137,11 +145,15 @@ def _validated(adapter: Any, name: str, value: Any) -> tuple[Any, Violations]:
     try:
         return _strictly(adapter, value), ()
     except ValidationError as error:
-        details = cast("list[dict[str, Any]]", error.errors(include_url=False, include_context=False))
+        details = cast(
+            "list[dict[str, Any]]", error.errors(include_url=False, include_context=False)
+        )
         return value, tuple(_violation_of(name, each) for each in details[:_MOST])
     except Exception as error:  # noqa: BLE001 -- a validator of the program's own
         return value, (
-            violation(name, f"a value that its validator takes ({type(error).__name__})", sort_of(value)),
+            violation(
+                name, f"a value that its validator takes ({type(error).__name__})", sort_of(value)
+            ),
         )
 
 
@@ -174,7 +186,9 @@ def _violation_of(name: str, error: Mapping[str, Any]) -> Mapping[str, str]:
         return violation(field, NO_SUCH, sort_of(error["input"]))
     wanted = problem.removeprefix("Input should be ")
     return violation(
-        field, wanted if wanted != problem else f"a valid value ({problem})", sort_of(error["input"])
+        field,
+        wanted if wanted != problem else f"a valid value ({problem})",
+        sort_of(error["input"]),
     )
 
 

@@ -88,7 +88,9 @@ def bound_async(
             raise timed_out(steps, _error_of(task))
         except asyncio.CancelledError as cancelled:
             if not task.done() and task not in _abandoned:
-                await _let_go(task, attempt.world, name, attempt.world.monotonic() - attempt.started, grace)
+                await _let_go(
+                    task, attempt.world, name, attempt.world.monotonic() - attempt.started, grace
+                )
             # shown with the error of a deadline
             cancelled.__cause__ = cancelled.__cause__ or _error_of(task)
             raise
@@ -201,7 +203,9 @@ async def _ended(
         return _TaskEnd(None, error)
 
 
-def _ended_sync(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _TaskEnd:
+def _ended_sync(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> _TaskEnd:
     try:
         return _TaskEnd(function(*args, **kwargs), None)
     except BaseException as error:  # noqa: BLE001 -- as above; a StopIteration could not even cross a future
@@ -270,7 +274,9 @@ def _tell_pending(name: str, waited: float, steps: tuple[float, ...]) -> None:
         emit(events.ToolPending(tool=name, seconds=waited, timeout=max(steps)))
 
 
-async def _let_go(task: asyncio.Future[Any], world: World, name: str, seconds: float, grace: float) -> None:
+async def _let_go(
+    task: asyncio.Future[Any], world: World, name: str, seconds: float, grace: float
+) -> None:
     """Cancel the task, wait `grace` seconds for its end, then abandon it."""
     _keep(task)
     task.cancel()

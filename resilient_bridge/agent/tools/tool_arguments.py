@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from ...errors import Executed, Failure, config_error, error_for
 from ...protocol.strict_json import decoder, is_deeper
 from ..suggestions.near_misses import close_names
-from .annotations import NO_SUCH, NOTHING, Demand, Violations, evaluated, schemas_of, sort_of, violation
+from .annotations import (
+    NO_SUCH,
+    NOTHING,
+    Demand,
+    Violations,
+    evaluated,
+    schemas_of,
+    sort_of,
+    violation,
+)
 
 
 if TYPE_CHECKING:
@@ -37,7 +46,9 @@ _DEEPEST: Final = 100  # levels; callers that serialise them have less stack lef
 _LONGEST_TEXT: Final = 4_000_000
 _MOST: Final = 20  # violations in a message
 _DECODER: Final = decoder(
-    constant="{} is no number of JSON", infinite="{} is no number of JSON", twice="a key that is there twice"
+    constant="{} is no number of JSON",
+    infinite="{} is no number of JSON",
+    twice="a key that is there twice",
 )
 _VARIADIC: Final = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 _OURS: Final = __name__.partition(".")[0]
@@ -63,7 +74,9 @@ class Parameters:
         except (TypeError, ValueError):
             raise config_error(path, "a function whose signature can be read", function) from None
         #: The parameters that may be passed by name.
-        self.names = [each.name for each in self._signature.parameters.values() if each.kind not in _VARIADIC]
+        self.names = [
+            each.name for each in self._signature.parameters.values() if each.kind not in _VARIADIC
+        ]
         self._demands: dict[str, Demand] | None = None
         self._around = _names_around(function, self._signature)
 
@@ -111,7 +124,9 @@ class Parameters:
         bound = inspect.BoundArguments(self._signature, cast("Any", {}))
         for name, parameter in self._signature.parameters.items():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                bound.arguments[name] = {key: value for key, value in values.items() if key not in self.names}
+                bound.arguments[name] = {
+                    key: value for key, value in values.items() if key not in self.names
+                }
             elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL and name in values:
                 bound.arguments[name] = values[name]
             elif parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -231,9 +246,15 @@ def _of_json(value: Any) -> Any:
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value).items()
         return {
-            key: _of_json(item) for key, item in fields if not isinstance(item, float) or math.isfinite(item)
+            key: _of_json(item)
+            for key, item in fields
+            if not isinstance(item, float) or math.isfinite(item)
         }
-    return [_of_json(item) for item in cast("list[object]", value)] if isinstance(value, list) else value
+    return (
+        [_of_json(item) for item in cast("list[object]", value)]
+        if isinstance(value, list)
+        else value
+    )
 
 
 def _names_around(function: Any, signature: inspect.Signature) -> dict[str, Any]:
@@ -241,13 +262,21 @@ def _names_around(function: Any, signature: inspect.Signature) -> dict[str, Any]
 
     Only those that its text annotations use and its globals lack.
     """
-    texts = [each.annotation for each in signature.parameters.values() if isinstance(each.annotation, str)]
+    texts = [
+        each.annotation
+        for each in signature.parameters.values()
+        if isinstance(each.annotation, str)
+    ]
     names = {name for text in texts for name in re.findall(r"[A-Za-z_]\w*", text)}
     names -= _globals_of(function).keys() | vars(builtins).keys()
     frame = inspect.currentframe() if names else None
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _OURS:
         frame = frame.f_back
-    return {} if frame is None else {name: frame.f_locals[name] for name in names if name in frame.f_locals}
+    return (
+        {}
+        if frame is None
+        else {name: frame.f_locals[name] for name in names if name in frame.f_locals}
+    )
 
 
 def _globals_of(function: Any) -> dict[str, Any]:

@@ -20,7 +20,15 @@ from ... import events
 from ...calls.frame import CURRENT
 from ...calls.outcome import Outcome, captured
 from ...calls.timeout.guard import DeadlineGuard
-from ...errors import BridgeError, DeadlineExceededError, Executed, Failure, config_error, error_for, redact
+from ...errors import (
+    BridgeError,
+    DeadlineExceededError,
+    Executed,
+    Failure,
+    config_error,
+    error_for,
+    redact,
+)
 from ...telemetry import emit
 from ...telemetry.event import TOOL_CALL
 from ...values.fields import read_seconds
@@ -88,7 +96,9 @@ def check_call(name: object, arguments: object, key: object, timeout: object) ->
     if not isinstance(name, str):
         raise config_error("Toolbox.call(name)", "a text", type(name).__name__)
     if not isinstance(arguments, str | Mapping):
-        raise config_error("Toolbox.call(arguments)", "a mapping or JSON text", type(arguments).__name__)
+        raise config_error(
+            "Toolbox.call(arguments)", "a mapping or JSON text", type(arguments).__name__
+        )
     if key is not None and (not isinstance(key, str) or not key):
         wanted = "a text that is not empty, or None"
         raise config_error("Toolbox.call(idempotency_key)", wanted, type(key).__name__)
@@ -158,7 +168,9 @@ def _bounded(function: Any, timeout: float) -> Any:
             result = await function(*args, **kwargs)
         except BaseException as error:
             is_ours = deadline.leave(frame, error) is not error
-            if issubclass(type(error), DeadlineExceededError):  # no attempt or wait fits into the rest
+            if issubclass(
+                type(error), DeadlineExceededError
+            ):  # no attempt or wait fits into the rest
                 is_ours = inherited is None or cast("float", frame.deadline_at) < inherited
             if is_ours:
                 raise timed_out((timeout,), error) from error
@@ -171,7 +183,9 @@ def _bounded(function: Any, timeout: float) -> Any:
 
 def _cut_short(error: BaseException) -> BridgeError:
     message = "what the tool waited for was cancelled"
-    return error_for(Failure.of("TOOL_EXECUTION_FAILED", message, executed=Executed.MAYBE, cause=error))
+    return error_for(
+        Failure.of("TOOL_EXECUTION_FAILED", message, executed=Executed.MAYBE, cause=error)
+    )
 
 
 def _exited(error: SystemExit) -> BridgeError:
@@ -187,7 +201,10 @@ def refuse_name(name: str, there_are: Iterable[str]) -> Outcome[Any]:
     listed = ", ".join(names[:_MOST_NAMES]) + (
         f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     )
-    suggestions = [*(f"did you mean {each}?" for each in near), f"call one of these: {listed or 'none'}"]
+    suggestions = [
+        *(f"did you mean {each}?" for each in near),
+        f"call one of these: {listed or 'none'}",
+    ]
     shown = redact(name, limit=100)
     failure = Failure.of(
         "TOOL_NOT_FOUND", f"no such tool: {shown}", executed=Executed.NO, suggestions=suggestions
@@ -227,11 +244,15 @@ def _of_tool(failure: Failure, tool: Tool) -> Failure:
 def _refused(failure: Failure, tool: Tool) -> Outcome[Any]:
     failure = _of_tool(failure, tool)
     _tell(tool, failure)
-    return Outcome(None, error_for(failure), failure, 0, 0.0, tool=tool.name, required=tool.required)
+    return Outcome(
+        None, error_for(failure), failure, 0, 0.0, tool=tool.name, required=tool.required
+    )
 
 
 def _tell(tool: Tool, failure: Failure, seconds: float = 0.0) -> None:
-    emit(events.ToolFailed(tool=tool.name, required=tool.required, failure=failure, seconds=seconds))
+    emit(
+        events.ToolFailed(tool=tool.name, required=tool.required, failure=failure, seconds=seconds)
+    )
 
 
 async def _with_fixes(

@@ -78,7 +78,9 @@ class Limits:
         )
         limit = next((one for one in limits if one is not None), Timeout(DEFAULT_TIMEOUT))
         is_of_table = any(limit is one for one in (_limit_in(row), _limit_in(default)))
-        return _without_limit(own or _replaced(self.calls, row or default)), Limit(limit, is_once=is_of_table)
+        return _without_limit(own or _replaced(self.calls, row or default)), Limit(
+            limit, is_once=is_of_table
+        )
 
 
 def names_in(path: str, names: object) -> frozenset[str]:

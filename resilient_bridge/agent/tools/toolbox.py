@@ -110,7 +110,11 @@ class Toolbox(TeachesNames):
         "function", "function": entry}`.
         """
         return [
-            {"name": name, "description": entry.description, "parameters": entry.parameters.schema()}
+            {
+                "name": name,
+                "description": entry.description,
+                "parameters": entry.parameters.schema(),
+            }
             for name, entry in self._entries.items()
         ]
 
@@ -184,7 +188,9 @@ class Toolbox(TeachesNames):
         cwd: str | os.PathLike[str] | None = ...,
         env: Mapping[str, str] | None = ...,
         max_output: int = ...,
-    ) -> Callable[[Callable[P, Sequence[str]]], Callable[P, Coroutine[Any, Any, CommandResult]]]: ...
+    ) -> Callable[
+        [Callable[P, Sequence[str]]], Callable[P, Coroutine[Any, Any, CommandResult]]
+    ]: ...
     def command(
         self,
         function: Any = None,
@@ -270,7 +276,9 @@ class Toolbox(TeachesNames):
             protected = protect(bound_sync(function, limit=limit, name=name))
             states = protected.__binding__.states  # one circuit, however it is called
             in_thread = protect(bound_in_thread(function, limit=limit, name=name), states=states)
-        tool = Tool(name=name, timeout=max(limit.timeout.seconds), required=required, idempotent=idempotent)
+        tool = Tool(
+            name=name, timeout=max(limit.timeout.seconds), required=required, idempotent=idempotent
+        )
         self._entries[name] = ToolEntry(
             tool=tool,
             function=protected,
@@ -315,7 +323,9 @@ class Toolbox(TeachesNames):
 
 
 def _name_of(function: Any, name: object) -> str:
-    return read_name("Toolbox.tool.name", getattr(function, "__name__", None) if name is None else name)
+    return read_name(
+        "Toolbox.tool.name", getattr(function, "__name__", None) if name is None else name
+    )
 
 
 def _answers(run: Any, answer: type, function: Any) -> None:

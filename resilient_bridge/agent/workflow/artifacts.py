@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1 << 20
 _GIT_SECONDS: Final = 30.0
 _ELSEWHERE: Final = frozenset(
-    ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE")
+    (
+        "GIT_DIR",
+        "GIT_WORK_TREE",
+        "GIT_COMMON_DIR",
+        "GIT_INDEX_FILE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_NAMESPACE",
+    )
 )
 
 
@@ -181,14 +188,20 @@ def _of_directory(path: Path, ours: Path | None) -> str:
         for name in sorted([*names, *files]):
             # Our own writes are no change. The lock's file is not even opened: to close it would
             # release the lock.
-            if has_ours and ours is not None and f"{name}.".startswith((f"{ours.name}.", f".{ours.name}.")):
+            if (
+                has_ours
+                and ours is not None
+                and f"{name}.".startswith((f"{ours.name}.", f".{ours.name}."))
+            ):
                 continue
             one = Path(directory, name)
             if one.is_symlink():
                 text = f"link {one.readlink()}"
             else:
                 text = "directory" if one.is_dir() else _of_file(one)
-            digest.update(f"{one.relative_to(path).as_posix()}\0{text}\0".encode("utf-8", "surrogateescape"))
+            digest.update(
+                f"{one.relative_to(path).as_posix()}\0{text}\0".encode("utf-8", "surrogateescape")
+            )
     return f"tree-sha256:{digest.hexdigest()}"
 
 
@@ -220,6 +233,8 @@ def _git(root: Path, *words: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HiddenError(f"git did not answer: {type(error).__name__}") from error
     if done.returncode:
-        reason = redact(done.stderr.decode("utf-8", "replace").strip() or "it is not there", limit=200)
+        reason = redact(
+            done.stderr.decode("utf-8", "replace").strip() or "it is not there", limit=200
+        )
         raise ArtifactError(reason)
     return done.stdout.decode("utf-8", "replace")

@@ -204,14 +204,17 @@ class WorkflowState:
     def looked_at(self, phase: str) -> WorkflowState:
         """Forget the calls in doubt of a phase: its user has decided that they may run."""
         failure = self.failure
-        named: Any = failure.details.get("calls", ()) if failure and failure.code == _UNKNOWN else ()
+        named: Any = (
+            failure.details.get("calls", ()) if failure and failure.code == _UNKNOWN else ()
+        )
         tool = failure.details.get("tool") if failure else None
         return attrs.evolve(
             self,
             calls=tuple(
                 one
                 for one in self.calls
-                if one.phase != phase or not (one.is_open or (one.tool == tool and one.number in named))
+                if one.phase != phase
+                or not (one.is_open or (one.tool == tool and one.number in named))
             ),
         )
 
@@ -235,11 +238,15 @@ class WorkflowState:
         return (*self.in_doubt, str(self.current_phase)) if is_abandoned else self.in_doubt
 
     def undone(self, phase: str) -> WorkflowState:
-        return attrs.evolve(self, checkpoints=tuple(one for one in self.checkpoints if one.phase != phase))
+        return attrs.evolve(
+            self, checkpoints=tuple(one for one in self.checkpoints if one.phase != phase)
+        )
 
     def ended(self, status: WorkflowStatus) -> WorkflowState:
         calls = () if status is WorkflowStatus.ABORTED else self.calls
-        return attrs.evolve(self, status=status, current_phase=None, starts=0, saved=None, calls=calls)
+        return attrs.evolve(
+            self, status=status, current_phase=None, starts=0, saved=None, calls=calls
+        )
 
     def failed(self, error: Mapping[str, Any]) -> WorkflowState:
         return attrs.evolve(self, errors=(*self.errors, dict(error))[-_ERRORS:])
@@ -250,7 +257,8 @@ class WorkflowState:
             return self
         warnings = (*self.warnings, *new)
         return attrs.evolve(
-            self, warnings=warnings if len(warnings) <= _WARNINGS else (*warnings[:_WARNINGS], _MORE)
+            self,
+            warnings=warnings if len(warnings) <= _WARNINGS else (*warnings[:_WARNINGS], _MORE),
         )
 
     # ---- the file -----------------------------------------------------------------------------------------------
@@ -353,7 +361,9 @@ def _failure(value: Any, path: str) -> Failure:
 
 
 def _checkpoint(value: Any, path: str) -> PhaseCheckpoint:
-    body = mapping(value, path, frozenset({"phase", "completed_at", "artifacts", "checksums", "commits"}))
+    body = mapping(
+        value, path, frozenset({"phase", "completed_at", "artifacts", "checksums", "commits"})
+    )
     artifacts = texts(body["artifacts"], f"{path}.artifacts")
     checksums = mapping(body["checksums"], f"{path}.checksums")
     check_names(artifacts, f"{path}.artifacts")

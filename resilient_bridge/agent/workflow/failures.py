@@ -37,15 +37,23 @@ _OURS: Final = str(Path(__file__).parents[2])
 
 
 def as_error_record(phase: Phase, failure: Failure, error: Exception) -> dict[str, Any]:
-    return _record(phase, failure, phase.last_call, error, _frames(traceback.walk_tb(error.__traceback__)))
+    return _record(
+        phase, failure, phase.last_call, error, _frames(traceback.walk_tb(error.__traceback__))
+    )
 
 
-def as_call_record(phase: Phase, failure: Failure, call: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+def as_call_record(
+    phase: Phase, failure: Failure, call: tuple[str, dict[str, Any]]
+) -> dict[str, Any]:
     """Return the record of a failed call of an optional tool.
 
     Must be called inside the phase's own call: the trace is that of the current stack.
     """
-    stack = [*takewhile(_is_of_the_phase, dropwhile(_is_ours, traceback.walk_stack(inspect.currentframe())))]
+    stack = [
+        *takewhile(
+            _is_of_the_phase, dropwhile(_is_ours, traceback.walk_stack(inspect.currentframe()))
+        )
+    ]
     return _record(phase, failure, call, error_for(failure), _frames(reversed(stack)))
 
 
@@ -70,13 +78,18 @@ def _record(
         "arguments": _storable(arguments),
         "failure": failure_fields(settled(failure)),
         "error": type(native).__name__,
-        "trace": [redact(f"{frame.filename}:{frame.lineno} in {frame.name}") for frame in frames[-_FRAMES:]],
+        "trace": [
+            redact(f"{frame.filename}:{frame.lineno} in {frame.name}")
+            for frame in frames[-_FRAMES:]
+        ],
     }
 
 
 def _frames(walked: Iterable[_Walked]) -> list[traceback.FrameSummary]:
     """Return the frames without the leading ones of this package."""
-    return [*traceback.StackSummary.extract(iter([*dropwhile(_is_ours, walked)]), lookup_lines=False)]
+    return [
+        *traceback.StackSummary.extract(iter([*dropwhile(_is_ours, walked)]), lookup_lines=False)
+    ]
 
 
 def _is_ours(walked: _Walked) -> bool:

@@ -74,9 +74,14 @@ def _adopted(body: dict[str, Any]) -> tuple[dict[str, Any], datetime | None]:
     current = optional(body.get("current_phase"), text, "current_phase")
     completed = texts(body["phases_completed"], "phases_completed")
     listed = each(body.get("checkpoints") or [], mapping, "checkpoints")
-    made = {text(one.get("phase"), f"checkpoints[{index}].phase"): one for index, one in enumerate(listed)}
+    made = {
+        text(one.get("phase"), f"checkpoints[{index}].phase"): one
+        for index, one in enumerate(listed)
+    }
     if unknown := sorted(made.keys() - set(completed)):
-        raise ValueError(f"checkpoints: wanted phases of phases_completed, got {', '.join(unknown)[:100]}")
+        raise ValueError(
+            f"checkpoints: wanted phases of phases_completed, got {', '.join(unknown)[:100]}"
+        )
     ended = body.get("last_backup") or started
     checkpoints = [_checkpoint(name, made.get(name, {}), ended) for name in completed]
     if checkpoints and body.get("artifacts"):  # its partial recovery names them beside the phases
@@ -115,7 +120,9 @@ def _checkpoint(name: str, body: Mapping[str, Any], ended: str) -> dict[str, Any
         "phase": name,
         "completed_at": body.get("completed_at", ended),
         "artifacts": artifacts,
-        "checksums": {one: digest for one, digest in sums.items() if one in artifacts and _is_ours(digest)},
+        "checksums": {
+            one: digest for one, digest in sums.items() if one in artifacts and _is_ours(digest)
+        },
         "commits": [*commits, *texts(body.get("commits") or [], f"{path}.commits")],
     }
 

@@ -89,7 +89,9 @@ class JournalMatch(NamedTuple):
     in_doubt: tuple[CallRecord, ...] = ()
 
 
-def look_up(calls: Iterable[CallRecord], call: CallRecord, asked: Collection[CallRecord]) -> JournalMatch:
+def look_up(
+    calls: Iterable[CallRecord], call: CallRecord, asked: Collection[CallRecord]
+) -> JournalMatch:
     """Return whether a call is to be made, has a recorded result, or is in doubt.
 
     `asked`: the calls of this attempt so far.
@@ -106,7 +108,9 @@ def look_up(calls: Iterable[CallRecord], call: CallRecord, asked: Collection[Cal
     others = tuple(
         one
         for one in of_phase
-        if one.tool == call.tool and not one.may_repeat and not any(one.is_same(known) for known in asked)
+        if one.tool == call.tool
+        and not one.may_repeat
+        and not any(one.is_same(known) for known in asked)
     )
     return JournalMatch(is_changed=is_changed, in_doubt=others)
 
@@ -117,7 +121,9 @@ def unknown(call: CallRecord, found: Iterable[CallRecord]) -> Failure:
     at = ", ".join(str(one.number) for one in others)
     if any(one.is_same(call) for one in others):
         ended = any(one.result is not None for one in others)
-        why = "it has run, and its result could not be kept" if ended else "nothing says how it ended"
+        why = (
+            "it has run, and its result could not be kept" if ended else "nothing says how it ended"
+        )
         doubt = f"tool {call.tool} may have run as call {call.number} of phase {call.phase}: {why}"
     else:
         doubt = (
@@ -129,7 +135,9 @@ def unknown(call: CallRecord, found: Iterable[CallRecord]) -> Failure:
         doubt,
         executed=Executed.MAYBE,
         details={"tool": call.tool, "calls": [one.number for one in others]},
-        suggestions=(f"find out what {call.tool} did; then resume to call it again, or skip the phase",),
+        suggestions=(
+            f"find out what {call.tool} did; then resume to call it again, or skip the phase",
+        ),
     )
 
 
@@ -141,7 +149,9 @@ def read_call(value: Any, path: str) -> CallRecord:
     body = mapping(value, path, _KEYS)
     result = None if body["result"] is None else mapping(body["result"], f"{path}.result")
     if result is not None and result.keys() - {"json", "command"}:
-        raise wrong(f"{path}.result", "a result as JSON, or that of a command", ", ".join(sorted(result)))
+        raise wrong(
+            f"{path}.result", "a result as JSON, or that of a command", ", ".join(sorted(result))
+        )
     if result and "command" in result and len(items(result["command"], f"{path}.result")) != _PARTS:
         raise wrong(f"{path}.result", f"{_PARTS} parts of a command's result", "another number")
     return CallRecord(

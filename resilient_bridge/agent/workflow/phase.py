@@ -64,7 +64,9 @@ def _for_async(method: Callable[Concatenate[Phase, P], T]) -> Callable[Concatena
     @wraps(method)
     def checked(self: Phase, /, *args: P.args, **kwargs: P.kwargs) -> T:
         if self.is_sync:
-            raise config_error(f"Phase.{method.__name__}", "an async phase, to be awaited in", "a sync phase")
+            raise config_error(
+                f"Phase.{method.__name__}", "an async phase, to be awaited in", "a sync phase"
+            )
         return method(self, *args, **kwargs)
 
     return checked

@@ -51,7 +51,9 @@ class PhaseCalls:
         if number > 1:
             self._keeper.state = self._keeper.state.forgot_repeatable(self._phase)
 
-    def asked(self, number: int, tool: Tool, arguments: Mapping[str, Any] | str) -> tuple[CallRecord, bool]:
+    def asked(
+        self, number: int, tool: Tool, arguments: Mapping[str, Any] | str
+    ) -> tuple[CallRecord, bool]:
         """Return the record of a call, and whether an earlier run made another call at its number.
 
         A record with a result means that the call need not be made. Raises OutcomeUnknownError for
@@ -84,7 +86,9 @@ class PhaseCalls:
         """Record the end of the call, as far as it is known. Raises StoreError."""
         state = self._keeper.state
         did_not_run = outcome.failure is not None and outcome.failure.executed is Executed.NO
-        if outcome.failure is None or (outcome.is_skipped and not call.may_repeat and not did_not_run):
+        if outcome.failure is None or (
+            outcome.is_skipped and not call.may_repeat and not did_not_run
+        ):
             # A skipped call returns None to the phase
             value = outcome.value if outcome.failure is None else None
             ended = attrs.evolve(call, result=_written(value))
@@ -101,7 +105,8 @@ def result_of(call: CallRecord) -> Any:
 def _written(value: Any) -> dict[str, Any]:
     if isinstance(value, CommandResult):
         return _recorded(
-            "command", [value.exit_code, value.stdout, value.stderr, value.seconds, value.is_truncated]
+            "command",
+            [value.exit_code, value.stdout, value.stderr, value.seconds, value.is_truncated],
         )
     return _recorded("json", value)
 

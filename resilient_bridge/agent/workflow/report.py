@@ -63,14 +63,21 @@ class WorkflowReport:
         if self.failure is not None:
             native = str(self.failure.details.get("error") or self.failure.message)
             tool = self.failure.details.get("tool")
-            where = f"phase {self.current_phase}" + (f", tool {tool}" if isinstance(tool, str) else "")
+            where = f"phase {self.current_phase}" + (
+                f", tool {tool}" if isinstance(tool, str) else ""
+            )
             lines += ["", "what failed", f"  {where}: {native}"]
             lines += [
                 "why",
-                *(f"  {line}" for line in self.failure.explain().partition("\nyou can:")[0].splitlines()),
+                *(
+                    f"  {line}"
+                    for line in self.failure.explain().partition("\nyou can:")[0].splitlines()
+                ),
             ]
             lines += ["suggested fixes"]
-            lines += [f"  {index}. {text}" for index, text in enumerate(self.failure.suggestions, 1)]
+            lines += [
+                f"  {index}. {text}" for index, text in enumerate(self.failure.suggestions, 1)
+            ]
             lines += ["alternatives", *(f"  - {text}" for text in self._alternatives())]
         lines += ["", f"finished: {', '.join(self.completed) or 'nothing'}"]
         if self.remaining:
@@ -125,7 +132,10 @@ def report_of(
     """Return the report of a state; None means that the workflow has not started."""
     if state is None:
         return WorkflowReport(
-            workflow=workflow, status=WorkflowStatus.NEW, state_file=state_file, remaining=tuple(phases)
+            workflow=workflow,
+            status=WorkflowStatus.NEW,
+            state_file=state_file,
+            remaining=tuple(phases),
         )
     remaining = tuple(name for name in phases if not state.is_done(name))
     # phases were added since

@@ -217,15 +217,24 @@ class Run:
             return Failure.of(
                 "SYS_OUTCOME_UNKNOWN",
                 f"phase {spec.name} may have run: "
-                + ("the process ended inside of it" if has_started else "nothing says that it had not begun"),
-                suggestions=("find out what it did; then resume to run it again, or skip it if it was done",),
+                + (
+                    "the process ended inside of it"
+                    if has_started
+                    else "nothing says that it had not begun"
+                ),
+                suggestions=(
+                    "find out what it did; then resume to run it again, or skip it if it was done",
+                ),
             )
         if has_started and state.starts >= _DEATHS:
             return Failure.of(
                 "TOOL_EXECUTION_FAILED",
                 f"the process ended {state.starts} times inside of phase {spec.name}",
                 executed=Executed.MAYBE,
-                suggestions=("look for what ends the process: memory, a signal, a supervisor", "then resume"),
+                suggestions=(
+                    "look for what ends the process: memory, a signal, a supervisor",
+                    "then resume",
+                ),
             )
         return None
 
@@ -288,7 +297,9 @@ class Run:
             text = f"phase {spec.name} ended, but what was finished before it cannot be verified: {error}"
             raise error_for(invalid(text, kind=Kind.PERMANENT, suggestions=(_SEE,))) from None
         if harmed:
-            text = "; ".join(f"{one}, of phase {name}" for name, ones in harmed.items() for one in ones)
+            text = "; ".join(
+                f"{one}, of phase {name}" for name, ones in harmed.items() for one in ones
+            )
             # Running the other phases again would undo finished work: the user decides.
             raise error_for(
                 invalid(
@@ -310,10 +321,14 @@ class Run:
 
     async def _harmed(self) -> dict[str, list[str]]:
         try:
-            return await asyncio.to_thread(broken, self.state, self._measured, self._root, frozenset())
+            return await asyncio.to_thread(
+                broken, self.state, self._measured, self._root, frozenset()
+            )
         except HiddenError as error:  # the artifact may exist: undo nothing, run nothing
             text = f"what was finished cannot be verified: {error}"
-            raise error_for(Failure.of("SYS_STORE_UNAVAILABLE", text, suggestions=(_SEE,))) from None
+            raise error_for(
+                Failure.of("SYS_STORE_UNAVAILABLE", text, suggestions=(_SEE,))
+            ) from None
 
     async def _undo_what_does_not_hold(self) -> None:
         """Undo each finished phase whose artifacts are gone or changed: it runs again.
@@ -361,7 +376,9 @@ class Run:
 
     # ---- failures -----------------------------------------------------------------------------------------------
 
-    async def _failed(self, spec: PhaseSpec, phase: Phase, error: Exception, *, is_own: bool) -> None:
+    async def _failed(
+        self, spec: PhaseSpec, phase: Phase, error: Exception, *, is_own: bool
+    ) -> None:
         """Recover from the error of a phase, once, or give the phase up.
 
         `is_own`: the phase's own code raised it, not a tool or a check.
@@ -369,7 +386,9 @@ class Run:
         failure = settled(classify(error))
         if failure.executed is Executed.NO:  # true of the last step only; those before it ran
             failure = attrs.evolve(failure, executed=Executed.MAYBE)
-        state = self.state.failed(as_error_record(phase, failure, error)).forgot_repeatable(spec.name)
+        state = self.state.failed(as_error_record(phase, failure, error)).forgot_repeatable(
+            spec.name
+        )
         open_calls = state.open_calls(spec.name)
         # the phase's own code may run again; after its own failure only if it is idempotent
         may_run_again = spec.idempotent is True or (spec.idempotent is None and not is_own)

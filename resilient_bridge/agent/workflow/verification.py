@@ -63,5 +63,7 @@ async def check(spec: PhaseSpec) -> None:
             raise error_for(invalid(f"phase {spec.name} ended, but its check {name} does not hold"))
 
 
-def invalid(message: str, *, kind: Kind | None = None, suggestions: tuple[str, ...] = ()) -> Failure:
+def invalid(
+    message: str, *, kind: Kind | None = None, suggestions: tuple[str, ...] = ()
+) -> Failure:
     return Failure.of("SYS_ARTIFACT_INVALID", message, kind=kind, suggestions=suggestions)

@@ -158,7 +158,9 @@ class Workflow(TeachesNames):
                 policy=policy,
             )
         run = runnable(function)
-        called = read_name("Workflow.phase.name", getattr(function, "__name__", "") if name is None else name)
+        called = read_name(
+            "Workflow.phase.name", getattr(function, "__name__", "") if name is None else name
+        )
         if called in self.phases:
             raise config_error("Workflow.phase.name", "a name that no other phase has", called)
         check_flag("Workflow.phase.required", required)
@@ -170,7 +172,9 @@ class Workflow(TeachesNames):
             raise config_error("Workflow.phase.checks", "a list of functions", checks)
         for index, check in enumerate(checks):
             if not callable(check):
-                raise config_error(f"Workflow.phase.checks[{index}]", "a function of nothing", check)
+                raise config_error(
+                    f"Workflow.phase.checks[{index}]", "a function of nothing", check
+                )
         used = self._policy if policy is None else calls_of(policy, "Workflow.phase.policy")
         names = [
             name_of(one, self._root, f"Workflow.phase.artifacts[{index}]")
@@ -215,7 +219,9 @@ class Workflow(TeachesNames):
         return await self._work(may_begin=False, is_forced=True)
 
     @taught
-    async def skip(self, phase: str | None = None, /, *, reason: str = "skipped by hand") -> WorkflowReport:
+    async def skip(
+        self, phase: str | None = None, /, *, reason: str = "skipped by hand"
+    ) -> WorkflowReport:
         """Mark a phase as skipped (default: the one that halted the workflow); return the report.
 
         Runs nothing: `resume` continues. Raises what `run` raises, and ConfigError for a phase that
@@ -230,7 +236,9 @@ class Workflow(TeachesNames):
             marked_skipped = state.current_phase if phase is None else phase
             remaining = [name for name in self.phases if not state.is_done(name)]
             if marked_skipped is None or marked_skipped not in remaining:
-                raise config_error("Workflow.skip.phase", f"one of {', '.join(remaining)}", marked_skipped)
+                raise config_error(
+                    "Workflow.skip.phase", f"one of {', '.join(remaining)}", marked_skipped
+                )
             now = current_world().now()
             is_current = marked_skipped == state.current_phase
             after = state.marked_skipped(marked_skipped, now, reason)
@@ -304,8 +312,12 @@ class Workflow(TeachesNames):
                 return self._report(state)
             forced = state.current_phase if state.status is WorkflowStatus.HALTED else None
             if forced is not None:
-                state = attrs.evolve(state.looked_at(forced), status=WorkflowStatus.RUNNING, failure=None)
-            run = Run(state, self._phases, self._file, root=self._root, tools=self._tools, forced=forced)
+                state = attrs.evolve(
+                    state.looked_at(forced), status=WorkflowStatus.RUNNING, failure=None
+                )
+            run = Run(
+                state, self._phases, self._file, root=self._root, tools=self._tools, forced=forced
+            )
             return self._report(await run.go())
         finally:
             self._file.release()
@@ -334,18 +346,24 @@ class Workflow(TeachesNames):
             raise config_error("Workflow.name", f"{state.workflow}, as its file says", self._name)
         if state.root != (root := self._relative_root()):
             raise config_error(
-                "Workflow.root", f"{state.root} from {self._file.path.parent}, as its file says", root
+                "Workflow.root",
+                f"{state.root} from {self._file.path.parent}, as its file says",
+                root,
             )
         known = {*state.phases_completed, *(one.phase for one in state.skipped)}
         if state.current_phase is not None:
             known.add(state.current_phase)
         if unknown := sorted(known - set(self.phases)):
             raise config_error(
-                "Workflow.phases", f"the phases of its file, {', '.join(unknown)} among them", self.phases
+                "Workflow.phases",
+                f"the phases of its file, {', '.join(unknown)} among them",
+                self.phases,
             )
         if loaded.lost:  # the last saved step may be missing: the next phase may have begun
             remaining = [name for name in self.phases if not state.is_done(name)]
-            state = attrs.evolve(state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *remaining[:1]))))
+            state = attrs.evolve(
+                state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *remaining[:1])))
+            )
         return state, loaded
 
     def _adopted(self, state: WorkflowState) -> WorkflowState:
@@ -360,12 +378,16 @@ class Workflow(TeachesNames):
     def _relative_root(self) -> str:
         """Return the root relative to the directory of the file: both can be moved together."""
         try:
-            return Path(os.path.relpath(self._root.resolve(), self._file.path.parent.resolve())).as_posix()
+            return Path(
+                os.path.relpath(self._root.resolve(), self._file.path.parent.resolve())
+            ).as_posix()
         except ValueError:  # on another drive
             return self._root.as_posix()
 
     def _report(self, state: WorkflowState | None) -> WorkflowReport:
-        return report_of(state, workflow=self._name, phases=self.phases, state_file=str(self._file.path))
+        return report_of(
+            state, workflow=self._name, phases=self.phases, state_file=str(self._file.path)
+        )
 
     def _wrong(self, verb: str, state: WorkflowState | None) -> ConfigError:
         got = "has not begun" if state is None else f"is {state.status.value}"

@@ -63,7 +63,9 @@ def mapping(value: Any, path: str, keys: frozenset[str] = frozenset()) -> dict[s
     body = cast("dict[str, Any]", value)
     if keys and body.keys() != keys:
         text = ", ".join(sorted(keys ^ body.keys()))
-        raise ValueError(f"{path}: wanted the fields of a checkpoint, missing or unknown: {text[:100]}")
+        raise ValueError(
+            f"{path}: wanted the fields of a checkpoint, missing or unknown: {text[:100]}"
+        )
     return body
 
 

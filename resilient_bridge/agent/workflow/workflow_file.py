@@ -60,7 +60,9 @@ class WorkflowStateFile:
             if error.failure.code != "SYS_STORE_IN_USE":
                 raise
             text = f"{self.path.name}: {error.failure.message.removeprefix('the store is ')}"
-            failure = attrs.evolve(error.failure, message=text, suggestions=("wait for that run, or end it",))
+            failure = attrs.evolve(
+                error.failure, message=text, suggestions=("wait for that run, or end it",)
+            )
             raise StoreError(failure) from None
 
     def release(self) -> None:
@@ -91,7 +93,9 @@ class WorkflowStateFile:
                     return None
                 raise StoreError(
                     Failure.of(
-                        "SYS_STATE_DAMAGED", f"{path} is missing, and its backup is not", suggestions=_MEND
+                        "SYS_STATE_DAMAGED",
+                        f"{path} is missing, and its backup is not",
+                        suggestions=_MEND,
                     )
                 )
             document = FORM.read(data)

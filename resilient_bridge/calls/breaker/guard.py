@@ -43,7 +43,9 @@ class BreakerGuard(Guard):
             return None
         self.admitted(
             attempt,
-            state.era if state.is_closed else self.asked(attempt, state.admit, attempt.world.monotonic()),
+            state.era
+            if state.is_closed
+            else self.asked(attempt, state.admit, attempt.world.monotonic()),
         )
         return None
 

@@ -96,7 +96,10 @@ class Circuit(TeachesNames):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Report how the block ended; its error propagates."""
         block = self._leaving()
@@ -109,7 +112,9 @@ class Circuit(TeachesNames):
         A block that is entered uses the name.
         """
         if self._name and registry.find_circuit(self._name) is None:
-            near = get_close_matches(self._name, [state.key for state in registry.known_circuits()], 1)
+            near = get_close_matches(
+                self._name, [state.key for state in registry.known_circuits()], 1
+            )
             meant = f": did you mean {near[0]!r}?" if near else ""
             text = f"no policy and no block has used a circuit {self._name!r} yet{meant}"
             warnings.warn(text, UserWarning, stacklevel=3)
@@ -155,7 +160,9 @@ class _Block:
             state.succeeded(permit, now, seconds)
             return
         failure = None if issubclass(type(error), RejectedError) else failure_or_none(error)
-        verdict = "neutral" if failure is None else verdict_of(failure, state.settings, _own_class(error))
+        verdict = (
+            "neutral" if failure is None else verdict_of(failure, state.settings, _own_class(error))
+        )
         if verdict == "neutral":
             state.released(permit, now, seconds)
         else:
@@ -179,11 +186,17 @@ _MISTAKES: Final = (
 def _own_class(error: BaseException) -> tuple[type[BaseException], ...]:
     """Return the class of a user-defined error that means a failure, not a programming error."""
     kind = type(error)
-    is_own = kind.__module__ != "builtins" and not issubclass(kind, _MISTAKES) and not rule_for(error).rules
+    is_own = (
+        kind.__module__ != "builtins"
+        and not issubclass(kind, _MISTAKES)
+        and not rule_for(error).rules
+    )
     return (kind,) if is_own else ()
 
 
-_entered: Final[ContextVar[tuple[_Block, ...]]] = ContextVar("resilient_bridge.circuit_blocks", default=())
+_entered: Final[ContextVar[tuple[_Block, ...]]] = ContextVar(
+    "resilient_bridge.circuit_blocks", default=()
+)
 
 
 @taught
@@ -207,7 +220,9 @@ def circuit(of: str | Callable[..., Any], /) -> Circuit:
     def found() -> CircuitState:
         state = None if find is None else find()
         if state is None:
-            raise config_error("circuit.of", "a key, or what is protected by a policy with a Breaker", of)
+            raise config_error(
+                "circuit.of", "a key, or what is protected by a policy with a Breaker", of
+            )
         return state
 
     found()

@@ -155,7 +155,9 @@ class SharedCircuit(CircuitState):
             return
         if because is not None:
             self._failure = attrs.evolve(because, cause=None, history=())
-        ending: Ending = "critical" if critical else "slow" if seconds >= self.slow_after else "failed"
+        ending: Ending = (
+            "critical" if critical else "slow" if seconds >= self.slow_after else "failed"
+        )
         self._tell_of(permit, now, ending, "" if because is None else because.code)
 
     def released(self, permit: int, now: float, seconds: float) -> None:
@@ -173,7 +175,9 @@ class SharedCircuit(CircuitState):
         super().configure(settings)
         self._line.configure(rules_of(settings))
 
-    def _set(self, state: Literal["closed", "isolated", "disabled"], reason: str, now: float) -> None:
+    def _set(
+        self, state: Literal["closed", "isolated", "disabled"], reason: str, now: float
+    ) -> None:
         """Set the state in the store, for all processes.
 
         This process alone uses it if the store does not confirm it.
@@ -195,7 +199,9 @@ class SharedCircuit(CircuitState):
     def counts(self, now: float) -> tuple[int, int]:
         """Return how many of how many calls failed, in all processes."""
         view = self.view
-        return (view.failed, view.seen) if view is not None and self._is_led() else super().counts(now)
+        return (
+            (view.failed, view.seen) if view is not None and self._is_led() else super().counts(now)
+        )
 
     # ---- views from the store -----------------------------------------------------------------------------------
 

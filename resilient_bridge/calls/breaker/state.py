@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 
 _LONGEST_HINT: Final = 1.0  # seconds: a probe may end at any time, long before its lease does
-_NO_LEASES: Final[dict[int, float]] = {}  # shared, and never written to: only a half-open circuit has leases
+_NO_LEASES: Final[
+    dict[int, float]
+] = {}  # shared, and never written to: only a half-open circuit has leases
 
 
 class CircuitState:
@@ -122,7 +124,9 @@ class CircuitState:
         self._openings = 0  # in a row: it ends when the circuit closes
         self._wait: float | None = None
         self._open_until = -inf
-        self._probe = self._probes_passed = 0  # the permit of the latest one; how many have succeeded
+        self._probe = self._probes_passed = (
+            0  # the permit of the latest one; how many have succeeded
+        )
         self._leases: dict[int, float] = _NO_LEASES  # permit of a live probe: when its lease ends
         self._refresh()
 
@@ -133,7 +137,9 @@ class CircuitState:
         if self.is_closed:
             return self.era
         remaining = self._open_until - now
-        if remaining > 0:  # true whatever another thread does now, and the usual answer in an outage
+        if (
+            remaining > 0
+        ):  # true whatever another thread does now, and the usual answer in an outage
             raise CircuitOpenError(self.key, "open", self.why, remaining, self.because)
         with self._lock:
             if self.is_closed:
@@ -351,7 +357,12 @@ class CircuitState:
         self._change("open", reason, now)
 
     def _count(
-        self, permit: int, now: float, prefix: str, because: Failure | None, is_critical: bool = False
+        self,
+        permit: int,
+        now: float,
+        prefix: str,
+        because: Failure | None,
+        is_critical: bool = False,
     ) -> None:
         with self._lock:
             window = self._window
@@ -380,7 +391,9 @@ class CircuitState:
             self._change("closed", "request_success", now)
         self._tell()
 
-    def _set(self, state: Literal["closed", "isolated", "disabled"], reason: str, now: float) -> None:
+    def _set(
+        self, state: Literal["closed", "isolated", "disabled"], reason: str, now: float
+    ) -> None:
         with self._lock:
             if state != self.state:
                 self._change(state, reason, now)

@@ -65,7 +65,9 @@ def _as_window(value: int | timedelta | str) -> int | timedelta:
 @takes("wait", wanted="a schedule, or seconds")
 def _check_open_for(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not isinstance(value, Backoff):
-        refuse(path_of(instance, attribute), f"a Backoff, or seconds from 0 to {LONGEST:.0f}", value)
+        refuse(
+            path_of(instance, attribute), f"a Backoff, or seconds from 0 to {LONGEST:.0f}", value
+        )
 
 
 @takes("span", wanted="calls, or a span of time")
@@ -80,7 +82,11 @@ def _check_window(instance: object, attribute: attrs.Attribute[Any], value: obje
 
 def _check_minimum(instance: Breaker, attribute: attrs.Attribute[Any], value: int | None) -> None:
     if value is not None and isinstance(instance.window, int) and value > instance.window:
-        refuse(path_of(instance, attribute), f"at most the {instance.window} calls of the window", value)
+        refuse(
+            path_of(instance, attribute),
+            f"at most the {instance.window} calls of the window",
+            value,
+        )
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -119,10 +125,14 @@ class Breaker(Layer):
 
     rate: float = attrs.field(default=0.8, validator=share)
     window: int | timedelta = attrs.field(default=50, converter=_as_window, validator=_check_window)
-    open_for: Backoff = attrs.field(default=_OPEN_FOR, converter=_as_open_for, validator=_check_open_for)
+    open_for: Backoff = attrs.field(
+        default=_OPEN_FOR, converter=_as_open_for, validator=_check_open_for
+    )
     probes: int = attrs.field(default=1, validator=count)
     slow_after: float | None = attrs.field(
-        default=None, converter=attrs.converters.optional(as_seconds), validator=optional(some_seconds)
+        default=None,
+        converter=attrs.converters.optional(as_seconds),
+        validator=optional(some_seconds),
     )
     on: tuple[What, ...] = attrs.field(default=(), converter=as_whats, validator=whats())
     ignore: tuple[What, ...] = attrs.field(default=(), converter=as_whats, validator=whats())
@@ -203,7 +213,9 @@ class Breaker(Layer):
         fields = {"open_for": "" if self.open_for == usual else open_for}
         if self.in_a_row is None:
             return called(self, **fields)
-        return called(self, shown(self.window), by="Breaker.consecutive", rate="", window="", **fields)
+        return called(
+            self, shown(self.window), by="Breaker.consecutive", rate="", window="", **fields
+        )
 
 
 def rules_of(breaker: Breaker) -> CircuitRules:

@@ -106,7 +106,9 @@ class Calls(_Rate):
         self.bits = (self.bits << 1 | 1) & self.mask
         if self.seen < self.size:
             self.seen += 1
-        return self.seen >= self.least and self.bits.bit_count() >= self.rate * self.seen - _ROUNDING
+        return (
+            self.seen >= self.least and self.bits.bit_count() >= self.rate * self.seen - _ROUNDING
+        )
 
     def reason(self) -> str:
         return f"failure_rate_{self.bits.bit_count()}_of_{self.seen}"
@@ -121,7 +123,18 @@ class Calls(_Rate):
 class Span(_Rate):
     """The last `seconds`, in 20 buckets, each of which expires as a whole."""
 
-    __slots__ = ("_at", "_ends", "_failed", "_newest", "_seen", "_width", "failed", "least", "rate", "seen")
+    __slots__ = (
+        "_at",
+        "_ends",
+        "_failed",
+        "_newest",
+        "_seen",
+        "_width",
+        "failed",
+        "least",
+        "rate",
+        "seen",
+    )
 
     def __init__(self, seconds: float, rate: float, least: int) -> None:
         self.rate = rate

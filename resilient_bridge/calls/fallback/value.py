@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 @takes("functions", wanted="the names of functions")
-def _check_ladder(instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]) -> None:
+def _check_ladder(
+    instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]
+) -> None:
     path, wanted = path_of(instance, attribute), "a function with the arguments of the call"
     if not value:
         refuse(path, f"at least one rung, each {wanted}", value)
@@ -30,7 +32,11 @@ def _check_ladder(instance: object, attribute: attrs.Attribute[Any], value: tupl
 
 
 def _as_rungs(value: Any) -> Any:
-    return tuple(cast("Collection[Any]", value)) if isinstance(value, list | set | frozenset) else value
+    return (
+        tuple(cast("Collection[Any]", value))
+        if isinstance(value, list | set | frozenset)
+        else value
+    )
 
 
 @takes("functions", wanted="true, false or names of the ladder")
@@ -40,7 +46,9 @@ def _check_may_have_run(instance: Fallback, attribute: attrs.Attribute[Any], val
     if not isinstance(value, tuple) or any(
         rung not in instance.ladder for rung in cast("tuple[object, ...]", value)
     ):
-        refuse(path_of(instance, attribute), "True, False, or some of the rungs", cast("Any", value))
+        refuse(
+            path_of(instance, attribute), "True, False, or some of the rungs", cast("Any", value)
+        )
 
 
 @attrs.frozen(repr=False, init=False, eq=False)
@@ -83,7 +91,11 @@ class Fallback(Layer):
     if TYPE_CHECKING:
 
         def __attrs_init__(
-            self, ladder: object, on: What | Collection[What], acknowledge: object, may_have_run: object
+            self,
+            ladder: object,
+            on: What | Collection[What],
+            acknowledge: object,
+            may_have_run: object,
         ) -> None: ...
 
     def __init__(

@@ -27,12 +27,18 @@ class RateLimit(Layer):
     """
 
     usual_position: ClassVar[int | None] = 4
-    outside_retry: ClassVar[str] = "RateLimit outside of Retry: repeats are not limited; put it after Retry"
+    outside_retry: ClassVar[str] = (
+        "RateLimit outside of Retry: repeats are not limited; put it after Retry"
+    )
     has_local_state: ClassVar[bool] = True
 
     calls: int = attrs.field(validator=count)
-    per: float = attrs.field(default=1.0, converter=as_seconds, validator=some_seconds, kw_only=True)
-    max_wait: float = attrs.field(default=0.0, converter=as_seconds, validator=seconds(), kw_only=True)
+    per: float = attrs.field(
+        default=1.0, converter=as_seconds, validator=some_seconds, kw_only=True
+    )
+    max_wait: float = attrs.field(
+        default=0.0, converter=as_seconds, validator=seconds(), kw_only=True
+    )
     key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
 
     def summary(self) -> str:

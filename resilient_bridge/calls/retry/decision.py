@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 
 _CIRCUIT_OPEN: Final = "SYS_CIRCUIT_OPEN"
-_HINT_SPREAD: Final = 0.1  # clients with the same Retry-After come back spread over a tenth of their wait
+_HINT_SPREAD: Final = (
+    0.1  # clients with the same Retry-After come back spread over a tenth of their wait
+)
 
 
 class Match(NamedTuple):
@@ -97,8 +99,12 @@ class Matcher:
         if rule is not None or is_asked_for or (self.classes and matches(self.classes, failure)):
             return Match(True, rule)
         # A category or kind also covers failures that no retry can help; a status, code or predicate is specific.
-        is_general = failure.retryable and (failure.kind in self.general or failure.category in self.general)
-        return Match(is_general or (bool(self.particular) and matches(self.particular, failure)), None)
+        is_general = failure.retryable and (
+            failure.kind in self.general or failure.category in self.general
+        )
+        return Match(
+            is_general or (bool(self.particular) and matches(self.particular, failure)), None
+        )
 
 
 def match(retry: Retry, failure: Failure) -> Match:
@@ -158,7 +164,11 @@ def decide(
             return Decision(0.0, "retry_after")
         advised = _server_wait(retry, failure.retry_after, world.rng)
         # A rule's own schedule applies only without a Retry-After (V2: "header or 60 s"); the general one is a minimum.
-        wait = advised if found.rule is not None and found.rule.backoff is not None else max(wait, advised)
+        wait = (
+            advised
+            if found.rule is not None and found.rule.backoff is not None
+            else max(wait, advised)
+        )
     if remaining is not None and wait >= remaining:
         return Decision(0.0, "deadline")
     return Decision(wait, None, further)
@@ -195,9 +205,13 @@ def further_calls(
     if most is not None:
         in_all = most - elsewhere - sum(counts.values())
         further = in_all if further is None or in_all < further else further
-    allowed = number_in(failure, "max_retries")  # out of memory: one retry, whatever the policy allows (R11)
+    allowed = number_in(
+        failure, "max_retries"
+    )  # out of memory: one retry, whatever the policy allows (R11)
     if allowed is not None:
-        further = int(allowed) - recurred if further is None else min(further, int(allowed) - recurred)
+        further = (
+            int(allowed) - recurred if further is None else min(further, int(allowed) - recurred)
+        )
     return further
 
 

@@ -36,7 +36,9 @@ class RefreshLock:
         self.done = 0
         self.refreshed_at = -inf
         self.of_threads = new_lock()
-        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
 
     def is_fresh(self, attempt: CallFrame, done_before: int) -> bool:
         """Return whether another call refreshed since this attempt started, or while it waited."""

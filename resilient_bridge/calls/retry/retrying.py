@@ -112,7 +112,9 @@ class Retrying:
         self._gave_up(self.ending, stop, attempt)
         return False
 
-    def answered(self, attempt: CallFrame, result: object, failure: Failure, *, is_asked_for: bool) -> bool:
+    def answered(
+        self, attempt: CallFrame, result: object, failure: Failure, *, is_asked_for: bool
+    ) -> bool:
         """Handle an attempt whose result stands for a failure; return whether it is retried.
 
         If not, the result is returned unchanged, and the failure has the reason.
@@ -122,7 +124,9 @@ class Retrying:
         if stop is None:
             return True
         inside = attempt.inside
-        if self.calls > 1 or inside is None or not inside.most:  # else a policy inside has reported it
+        if (
+            self.calls > 1 or inside is None or not inside.most
+        ):  # else a policy inside has reported it
             self._tell(stop)
         self._report_inside()
         self.history[-1] = self._ended(stop)  # for the Fallback and for `capture`, as on an error
@@ -131,7 +135,9 @@ class Retrying:
     def next_attempt(self, attempt: CallFrame) -> CallFrame:
         """Return the attempt after this one."""
         world = attempt.world
-        following = new_frame(attempt.plan, self.first, world, world.monotonic(), attempt.deadline_at)
+        following = new_frame(
+            attempt.plan, self.first, world, world.monotonic(), attempt.deadline_at
+        )
         following.number = attempt.number + 1
         following.failure = self.history[-1]
         following.first = self.first
@@ -152,7 +158,9 @@ class Retrying:
 
     # ---- one step ---------------------------------------------------------------------------------------------
 
-    def _step(self, attempt: CallFrame, failure: Failure, *, is_asked_for: bool = False) -> Stopped | None:
+    def _step(
+        self, attempt: CallFrame, failure: Failure, *, is_asked_for: bool = False
+    ) -> Stopped | None:
         """Decide what follows the attempt that has just ended.
 
         Returns why the call stops, None if it is retried.
@@ -185,7 +193,9 @@ class Retrying:
         if self.controller.iter(self.state) is _STOP:
             return self.decision.stop or "attempts"
         self.state.prepare_for_next_attempt()
-        key = rule_key(self.rule if self.rule is not None and self.rule.backoff is not None else None)
+        key = rule_key(
+            self.rule if self.rule is not None and self.rule.backoff is not None else None
+        )
         self.drawn[key] = self.drawn.get(key, (1, None))[0], self.decision.wait
         self.before = self.rule.before if self.rule is not None else None
         # The levels are those of `telemetry.log`: without a listener no event is created.
@@ -301,7 +311,9 @@ class Retrying:
     def _may_spend(self, budget: BudgetState) -> bool:
         if is_limited(self.history[-1]):
             return True  # a rate limiter answered: the service is up, and all calls share one pause
-        token = self.first.token  # asked of a shared budget beforehand, because the answer takes time
+        token = (
+            self.first.token
+        )  # asked of a shared budget beforehand, because the answer takes time
         if token is None:
             return budget.spend(self.first.world.monotonic())
         self.first.token = None
@@ -360,7 +372,9 @@ class Retrying:
             requests=self.requests,
         )
         if keep(self.first, attempt, error, record) and note:
-            with suppress(Exception):  # a frozen exception cannot take a note; its record says the same
+            with suppress(
+                Exception
+            ):  # a frozen exception cannot take a note; its record says the same
                 error.add_note(note)
         self._tell(stop)
         if note and stop == "not_retryable" and self.calls == 1:
@@ -375,11 +389,11 @@ class Retrying:
 
     def _note(self, stop: Stopped, seconds: float, error: BaseException, attempt: CallFrame) -> str:
         if stop == "not_idempotent" and self.calls == 1:
-            sent = f" ({self.requests} requests were sent inside of it)" if self.requests > 1 else ""
-            look = "find out before you call it again"
-            return (
-                f"not repeated: it may have run{sent}; {look}. If twice does no harm: {self.plan.allowed_by}"
+            sent = (
+                f" ({self.requests} requests were sent inside of it)" if self.requests > 1 else ""
             )
+            look = "find out before you call it again"
+            return f"not repeated: it may have run{sent}; {look}. If twice does no harm: {self.plan.allowed_by}"
         if stop == "not_retryable" and self.calls == 1:
             if not self.permission or self.plan.matcher.most == 1:
                 return ""  # nothing could have been repeated anyway
@@ -394,7 +408,9 @@ class Retrying:
         return f"gave up after {calls} in {seconds:.1f} s: {why}"
 
 
-def _primed(run: Retrying, first: CallFrame) -> tuple[tenacity.BaseRetrying, tenacity.RetryCallState]:
+def _primed(
+    run: Retrying, first: CallFrame
+) -> tuple[tenacity.BaseRetrying, tenacity.RetryCallState]:
     import tenacity  # here: the success path never pays for it
 
     controller = tenacity.Retrying(

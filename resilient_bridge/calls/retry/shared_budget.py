@@ -94,7 +94,9 @@ class SharedBudget(BudgetState):
         counts = {} if retrying is None else dict(retrying.counts)
         counted_by = rule_key(counter(found.rule))
         counts[counted_by] = counts.get(counted_by, 0) + 1
-        recurred = 0 if retrying is None else sum(past.code == failure.code for past in retrying.history)
+        recurred = (
+            0 if retrying is None else sum(past.code == failure.code for past in retrying.history)
+        )
         first = attempt.first or attempt
         cap = largest_cap(retry.attempts, retries_around(first))
         further = further_calls(plan.matcher, failure, found, counts, recurred, cap=cap)

@@ -39,9 +39,7 @@ def why_unrepeated(failure: Failure, error: BaseException, retry: Retry) -> str:
         named: Any = retry.on[0] if len(retry.on) == 1 else retry.on
         on = shown(named)
         on = on if len(on) <= _LONGEST else on[: _LONGEST - 1] + "…"
-        return (
-            f"not repeated: {name} ({failure.code}) can pass, but Retry(on={on}) leaves it out; name it there"
-        )
+        return f"not repeated: {name} ({failure.code}) can pass, but Retry(on={on}) leaves it out; name it there"
     if failure.code == _UNKNOWN:
         return f"not repeated: {name} is not known to be transient; name it in Retry(on=…)"
     return ""

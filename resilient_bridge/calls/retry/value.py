@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from tenacity.stop import stop_base
 
 
-def _as_on(value: What | Collection[What] | retry_base | Collection[What | retry_base]) -> tuple[What, ...]:
+def _as_on(
+    value: What | Collection[What] | retry_base | Collection[What | retry_base],
+) -> tuple[What, ...]:
     return as_whats(cast("What | Collection[What]", value))
 
 
@@ -85,7 +87,9 @@ class Retry(Layer):
         default=None, validator=optional(function("a function of the returned value, or None"))
     )
     backoff: WaitSchedule = attrs.field(default=_BACKOFF, validator=check_wait)
-    rules: Mapping[Any, Rule] = attrs.field(default=Rules(), converter=as_rules, validator=check_rules)
+    rules: Mapping[Any, Rule] = attrs.field(
+        default=Rules(), converter=as_rules, validator=check_rules
+    )
     max_retry_after: float = attrs.field(default=120.0, converter=as_seconds, validator=seconds())
     budget: RetryBudget | None = attrs.field(
         default=RetryBudget(), validator=optional(instance_of(RetryBudget))
@@ -99,9 +103,7 @@ class Retry(Layer):
     def summary(self) -> str:
         """Return whether a budget bounds the repeats, and which Retry-After is obeyed."""
         budget = "no budget" if self.budget is None else "within a budget"
-        return (
-            f"repeats what may be repeated, {budget}; Retry-After up to {self.max_retry_after:g} s is obeyed"
-        )
+        return f"repeats what may be repeated, {budget}; Retry-After up to {self.max_retry_after:g} s is obeyed"
 
     def with_key(self, key: str) -> Self:
         """Return it with this key for its budget, if the budget has no key yet."""

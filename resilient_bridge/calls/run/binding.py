@@ -58,7 +58,9 @@ def undecided(name: str, write: str = "") -> ConfigError:
             "SYS_CONFIG_INVALID",
             text,
             details={"violations": (violation,)},
-            suggestions=("@policy(idempotent=True), @policy(idempotent=False), or wrap the client",),
+            suggestions=(
+                "@policy(idempotent=True), @policy(idempotent=False), or wrap the client",
+            ),
         )
     )
 
@@ -78,7 +80,13 @@ class Binding:
     __slots__ = ("__weakref__", "form", "must_say", "name", "plan", "states")
 
     def __init__(
-        self, policy: HasLayers, states: States, *, form: Form, name: str, **options: Unpack[Options]
+        self,
+        policy: HasLayers,
+        states: States,
+        *,
+        form: Form,
+        name: str,
+        **options: Unpack[Options],
     ) -> None:
         self.form: Form = form
         self.name = name
@@ -100,7 +108,11 @@ class Binding:
         allowed_by: str,
         reading: Reading,
     ) -> Plan:
-        if self.must_say and idempotent is None and any(isinstance(layer, Retry) for layer in policy.layers):
+        if (
+            self.must_say
+            and idempotent is None
+            and any(isinstance(layer, Retry) for layer in policy.layers)
+        ):
             raise undecided(self.name)
         return Plan(
             policy,

@@ -45,8 +45,16 @@ class _BlockFrame(CallFrame):
     """The engine's record of one iteration of the loop."""
 
     def __init__(self, loop: _Loop | None, around: CallFrame) -> None:
-        self.plan, self.outer, self.world = None if loop is None else loop.plan, around, around.world
-        self.started, self.deadline_at, self.permit = around.world.monotonic(), around.deadline_at, None
+        self.plan, self.outer, self.world = (
+            None if loop is None else loop.plan,
+            around,
+            around.world,
+        )
+        self.started, self.deadline_at, self.permit = (
+            around.world.monotonic(),
+            around.deadline_at,
+            None,
+        )
         self.loop = loop
         self.entered: Token[CallFrame] | None = None
         self.was_entered = False
@@ -75,7 +83,10 @@ class BlockAttempt(Attempt):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> bool:
         """Exit the layers. A repeated failure ends here; any other is raised and ends the loop."""
         block, loop = self._block, self._block.loop
@@ -98,7 +109,9 @@ class Attempts:
 
     __slots__ = ("_idempotent", "_line", "_policy", "_states")
 
-    def __init__(self, policy: Compiles, states: States, line: object, *, idempotent: bool | None) -> None:
+    def __init__(
+        self, policy: Compiles, states: States, line: object, *, idempotent: bool | None
+    ) -> None:
         """Prepare the loop at a `line` in the code; no layer is entered yet."""
         self._policy = policy
         self._states = states
@@ -187,14 +200,20 @@ class _Loop:
             return None
         if last is not None and not last.was_entered:
             raise config_error(
-                "policy.attempts", "`with attempt:` around the body of the loop", "a body without it"
+                "policy.attempts",
+                "`with attempt:` around the body of the loop",
+                "a body without it",
             )
         block = _BlockFrame(self, self._around)
         if last is None or self._first is None:
             self._first = block
             self._begin(block)
         else:
-            block.number, block.first, block.deadline_at = last.number + 1, self._first, last.deadline_at
+            block.number, block.first, block.deadline_at = (
+                last.number + 1,
+                self._first,
+                last.deadline_at,
+            )
             block.failure = None if self.retrying is None else self.retrying.history[-1]
         self._last = block
         return block
@@ -244,7 +263,9 @@ class _Loop:
         finally:
             del error, steps  # an error must not be held by a frame that it holds
 
-    async def asked(self, steps: Steps, step: Step, block: _BlockFrame, error: BaseException) -> None:
+    async def asked(
+        self, steps: Steps, step: Step, block: _BlockFrame, error: BaseException
+    ) -> None:
         """Wait for the answers, and decide about the ended block; raise the loop's final error."""
         self.asking = None
         try:

@@ -46,7 +46,9 @@ def runner_for(
     found: Callable[..., Any] | None = found_in(states, policy, key)
     if found is not None:
         return found
-    binding = Binding(policy.detached(), states, form=form, name=label, idempotent=idempotent, must_say=True)
+    binding = Binding(
+        policy.detached(), states, form=form, name=label, idempotent=idempotent, must_say=True
+    )
     protect = PROTECT[form]
 
     def whole(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -84,7 +86,9 @@ def loop_plan(
     if plan is not None:
         return plan
     if any(isinstance(layer, Timeout) for layer in policy.layers) and not is_async:
-        refuse("Policy.attempts", "no Timeout around a sync block: it cannot be interrupted", policy)
+        refuse(
+            "Policy.attempts", "no Timeout around a sync block: it cannot be interrupted", policy
+        )
     plan = Plan(
         policy.detached(),
         states,

@@ -35,7 +35,9 @@ def run_in_thread(function: Callable[..., Any], plan: Plan) -> Callable[..., Any
         is_last = remaining is not None and remaining < seconds
         if remaining is not None and is_last:
             seconds = remaining
-        work = attempt.world.call_in_thread(partial(copy_context().run, function, *args, **kwargs), plan.name)
+        work = attempt.world.call_in_thread(
+            partial(copy_context().run, function, *args, **kwargs), plan.name
+        )
         try:
             if wait([work], seconds).done:
                 return work.result()

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
         def state(self) -> SharedState | None: ...
 
 
-def guard_of(layer: Layer, policy: HasLayers, states: States, form: Form, named: tuple[object, ...]) -> Guard:
+def guard_of(
+    layer: Layer, policy: HasLayers, states: States, form: Form, named: tuple[object, ...]
+) -> Guard:
     """Return the guard of a layer.
 
     `named`: the exception classes that the Retry beside it names.

@@ -153,7 +153,9 @@ class Plan(RepeatPlan):
         if self.circuit is not None:
             guards = [*outer, *inner[1:]]
         self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
-        self.leave = _one(tuple(_shortest(guard).leave for guard in reversed(guards) if guard.gives_back))
+        self.leave = _one(
+            tuple(_shortest(guard).leave for guard in reversed(guards) if guard.gives_back)
+        )
         self.is_short = (
             self.fallback is None
             and self.thread_timeout is None

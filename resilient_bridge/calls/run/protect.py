@@ -47,7 +47,10 @@ def bind(
         update_wrapper(protected, function)
         protected.explain = binding.explain
         if isinstance(function, FunctionType):  # what `update_wrapper` leaves out
-            protected.__defaults__, protected.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
+            protected.__defaults__, protected.__kwdefaults__ = (
+                function.__defaults__,
+                function.__kwdefaults__,
+            )
         protected.policy = policy  # after `update_wrapper`: the function may be protected already
     protected.__binding__ = binding  # for `circuit(function)`, adapters and tests
     return protected

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 def steps_of(  # noqa: C901, PLR0912 -- one generator: each further one would be entered again at every step
-    plan: Plan, first: CallFrame, call: CallOnce, outcome: tuple[BaseException | None, Any] | None = None
+    plan: Plan,
+    first: CallFrame,
+    call: CallOnce,
+    outcome: tuple[BaseException | None, Any] | None = None,
 ) -> Steps:
     """Yield the steps of a call; return its result, or raise its final error.
 
@@ -70,7 +73,9 @@ def steps_of(  # noqa: C901, PLR0912 -- one generator: each further one would be
                         result = yield call
                     except BaseException as raised:  # noqa: BLE001 -- what becomes of it is decided next
                         error = raised
-                retrying, ending = yield from decide_next(plan, first, frame, error, result, retrying)
+                retrying, ending = yield from decide_next(
+                    plan, first, frame, error, result, retrying
+                )
                 if retrying is None:
                     break
                 if error is None:
@@ -78,7 +83,9 @@ def steps_of(  # noqa: C901, PLR0912 -- one generator: each further one would be
                 frame = yield from _wait(frame, retrying)
             if ending is None and plan.fallback is not None and first.answered is not None:
                 fell_back = True
-                fell_back, result = yield from rungs_for_answer(plan, plan.fallback, first, result, call)
+                fell_back, result = yield from rungs_for_answer(
+                    plan, plan.fallback, first, result, call
+                )
         except BaseException as raised:  # noqa: BLE001 -- it is raised below, in the form that the layers give it
             ending = raised
         if ending is None:

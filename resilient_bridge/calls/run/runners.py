@@ -107,7 +107,9 @@ def protect_async(  # noqa: C901, PLR0915 -- one frame, because it is on every c
                     if hub.listening:
                         call_worked(plan, monotonic() - now)
                     return result
-            return await run_async(steps_of(plan, attempt, CallOnce(function, args, kwargs), (error, result)))
+            return await run_async(
+                steps_of(plan, attempt, CallOnce(function, args, kwargs), (error, result))
+            )
         finally:
             attempt.outer = None
             try:  # noqa: SIM105 -- `suppress` costs as much as all of this

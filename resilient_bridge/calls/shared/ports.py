@@ -8,7 +8,15 @@ alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 
 if TYPE_CHECKING:
@@ -173,7 +181,9 @@ class BudgetLine(Protocol):
 class SharedState(Protocol):
     """Where processes share circuits and retry budgets: `Policy(..., state=RedisState(url))`."""
 
-    def circuit(self, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None], /) -> CircuitLine:
+    def circuit(
+        self, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None], /
+    ) -> CircuitLine:
         """Return the line to the circuit of this name.
 
         ConfigError for what the store needs and does not have.

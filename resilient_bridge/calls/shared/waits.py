@@ -52,7 +52,9 @@ class AwaitedAnswer(Generic[T]):
 
     __slots__ = ("_attempt", "_question", "_settle")
 
-    def __init__(self, question: Question[T], attempt: CallFrame, settle: Callable[[T | None], None]) -> None:
+    def __init__(
+        self, question: Question[T], attempt: CallFrame, settle: Callable[[T | None], None]
+    ) -> None:
         self._question = question
         self._attempt = attempt
         self._settle = settle

@@ -126,7 +126,9 @@ def deadline_passed(attempt: CallFrame) -> DeadlineExceededError:
     return too_late(round(at - first.started, 4), Executed.MAYBE, None)
 
 
-def too_late(seconds: float, executed: Executed, cause: BaseException | None) -> DeadlineExceededError:
+def too_late(
+    seconds: float, executed: Executed, cause: BaseException | None
+) -> DeadlineExceededError:
     """Return the error for a deadline that has passed."""
     text = f"deadline of {seconds:g} s exceeded"
     failure = Failure.of("SYS_DEADLINE_EXCEEDED", text, executed=executed, cause=cause)
@@ -135,9 +137,13 @@ def too_late(seconds: float, executed: Executed, cause: BaseException | None) ->
     return error
 
 
-def timed_out(seconds: float, cause: BaseException | None, of_what: str = "") -> AttemptTimeoutError:
+def timed_out(
+    seconds: float, cause: BaseException | None, of_what: str = ""
+) -> AttemptTimeoutError:
     """Return the error for one attempt, or one item of a stream, that took too long."""
     text = f"timed out after {seconds:g} s{of_what}"
-    error = AttemptTimeoutError(Failure.of("SYS_TIMEOUT", text, executed=Executed.MAYBE, cause=cause))
+    error = AttemptTimeoutError(
+        Failure.of("SYS_TIMEOUT", text, executed=Executed.MAYBE, cause=cause)
+    )
     error.__cause__ = cause
     return error

@@ -120,5 +120,8 @@ def limits_of_call() -> StreamLimits:
         return NO_LIMITS
     seconds = 0.0 if deadline is None else deadline.seconds
     return StreamLimits(
-        attempt.world, inf if remaining is None else remaining, seconds, inf if idle is None else idle
+        attempt.world,
+        inf if remaining is None else remaining,
+        seconds,
+        inf if idle is None else idle,
     )

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 class _Queue:
     """The running calls of one loop, in order of expiry, and at most one timer for them."""
 
-    __slots__ = ("entries", "expired", "has_our_clock", "is_armed", "loop", "seconds", "timer", "world")
+    __slots__ = (
+        "entries",
+        "expired",
+        "has_our_clock",
+        "is_armed",
+        "loop",
+        "seconds",
+        "timer",
+        "world",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, world: World, seconds: float) -> None:
         # Weak: a decorated function lives as long as its module, and must not keep alive every loop
@@ -84,9 +93,13 @@ class Timers:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._lock = new_lock()  # loops of other threads come and go; only who looks for a queue takes it
+        self._lock = (
+            new_lock()
+        )  # loops of other threads come and go; only who looks for a queue takes it
         self._queue: _Queue | None = None
-        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Queue]] = WeakKeyDictionary()
+        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Queue]] = (
+            WeakKeyDictionary()
+        )
 
     def enter(self, attempt: CallFrame, world: World = REAL) -> None:
         """Start: cancel the running task after `seconds` of that world, unless it has left."""
@@ -120,7 +133,9 @@ class Timers:
                 return False
             if (expired := each.expired.pop(attempt, None)) is not None:
                 task, cancelled_before = expired
-                return task.uncancel() <= cancelled_before and isinstance(error, asyncio.CancelledError)
+                return task.uncancel() <= cancelled_before and isinstance(
+                    error, asyncio.CancelledError
+                )
         return False  # never entered
 
     def close(self) -> None:

@@ -33,7 +33,9 @@ def _as_steps(value: Seconds | tuple[Seconds, ...]) -> tuple[float, ...]:
 
 
 @takes("seconds", wanted="seconds above 0, or a list of them, one an attempt")
-def _check_steps(instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]) -> None:
+def _check_steps(
+    instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]
+) -> None:
     path, wanted = path_of(instance, attribute), f"seconds above 0, at most {LONGEST:.0f}"
     if not value:
         refuse(path, wanted, value)
@@ -78,7 +80,9 @@ class Timeout(Layer):
 
     @classmethod
     @taught
-    def escalating(cls, *seconds: Seconds, thread: bool = False, idle: Seconds | None = None) -> Self:
+    def escalating(
+        cls, *seconds: Seconds, thread: bool = False, idle: Seconds | None = None
+    ) -> Self:
         """Return a timeout that grows from attempt to attempt, as listed."""
         return cls(seconds, thread=thread, idle=idle)
 
@@ -89,7 +93,11 @@ class Timeout(Layer):
     def summary(self) -> str:
         """Return how long an attempt may take."""
         idle = "" if self.idle is None else f"; a stream at most {self.idle:g} s between two items"
-        return "each attempt takes at most " + ", then ".join(f"{step:g} s" for step in self.seconds) + idle
+        return (
+            "each attempt takes at most "
+            + ", then ".join(f"{step:g} s" for step in self.seconds)
+            + idle
+        )
 
     def __repr__(self) -> str:
         """Return the constructor's call, with what differs from its defaults."""

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ..facts import Auth, Challenge, Finished, Hello, Ping, Pong, Received, Refused, Replayed, Resume, Send
+from ..facts import (
+    Auth,
+    Challenge,
+    Finished,
+    Hello,
+    Ping,
+    Pong,
+    Received,
+    Refused,
+    Replayed,
+    Resume,
+    Send,
+)
 from ..policies.dialect import Dialect
 from ..policies.positions import Positions
 from ._json import framed, own, text, write
@@ -95,8 +107,12 @@ class _Reconnect:
             after = record.after(run)
             if isinstance(after, int) and after >= 0:
                 wanted["last_event_index"] = after
-            asked.append(write({name: value for name, value in wanted.items() if value is not None}))
-        return Resume(frames=tuple(asked), channels=tuple(run for run in record.positions if run is not None))
+            asked.append(
+                write({name: value for name, value in wanted.items() if value is not None})
+            )
+        return Resume(
+            frames=tuple(asked), channels=tuple(run for run in record.positions if run is not None)
+        )
 
 
 def agno(*, workflow_id: str, session_id: str | None = None) -> Dialect:
@@ -117,7 +133,12 @@ def agno(*, workflow_id: str, session_id: str | None = None) -> Dialect:
         waits_for_hello=True,
         pings=True,
         positions=Positions(
-            per_channel=True, contiguous=True, repeats=True, overlap=1, ends="stated", names_log=True
+            per_channel=True,
+            contiguous=True,
+            repeats=True,
+            overlap=1,
+            ends="stated",
+            names_log=True,
         ),
         resume=_Reconnect(workflow_id, session_id),
         dedupes=False,

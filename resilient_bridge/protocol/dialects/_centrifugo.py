@@ -84,7 +84,12 @@ class _Decode:
     def __call__(self, frame: str | bytes) -> list[Fact]:
         words = frame if isinstance(frame, str) else frame.decode()
         # at line feeds alone: JSON may hold what str.splitlines() takes for the end of a line
-        return [fact for line in words.split("\n") if line.strip() for fact in _line(line, self.channels)]
+        return [
+            fact
+            for line in words.split("\n")
+            if line.strip()
+            for fact in _line(line, self.channels)
+        ]
 
 
 @attrs.frozen
@@ -112,7 +117,11 @@ def _line(line: str, channels: Sequence[str]) -> list[Fact]:
         why, cause = type(body).__name__, None
     except (ValueError, TypeError, RecursionError) as error:
         why, cause = type(error).__name__, error
-    return [Unreadable(f"expected an object of Centrifugo's protocol, got what cannot be read: {why}", cause)]
+    return [
+        Unreadable(
+            f"expected an object of Centrifugo's protocol, got what cannot be read: {why}", cause
+        )
+    ]
 
 
 def _one(body: Body, channels: Sequence[str]) -> list[Fact]:
@@ -128,11 +137,18 @@ def _one(body: Body, channels: Sequence[str]) -> list[Fact]:
         if name is not None and error.get("code") == 112:
             return [Replayed(complete=False, channel=name)]
         return [
-            Refused(raw=body, to=number, code=str(error.get("code", "")), text=str(error.get("message", "")))
+            Refused(
+                raw=body,
+                to=number,
+                code=str(error.get("code", "")),
+                text=str(error.get("message", "")),
+            )
         ]
     if "connect" in body:
         every = fields(body["connect"]).get("ping")
-        return [Hello(silence=every + _LATE if isinstance(every, (int, float)) and every > 0 else None)]
+        return [
+            Hello(silence=every + _LATE if isinstance(every, (int, float)) and every > 0 else None)
+        ]
     if "subscribe" in body and name is not None:
         return _subscribed(name, fields(body["subscribe"]))
     return [Reply(to=number or 0, raw=body, type="reply", payload=body)]
@@ -146,10 +162,14 @@ def _subscribed(name: str, answer: Body) -> list[Fact]:
     was_asked = bool(answer.get("was_recovering"))
     epoch, offset = text(answer.get("epoch")), answer.get("offset", 0)
     facts: list[Fact] = [
-        Replayed(complete=bool(answer.get("recovered")) if was_asked else None, channel=name, epoch=epoch)
+        Replayed(
+            complete=bool(answer.get("recovered")) if was_asked else None, channel=name, epoch=epoch
+        )
     ]
     facts += [
-        _event(name, fields(each)) if isinstance(each, dict) else Unreadable("expected a publication")
+        _event(name, fields(each))
+        if isinstance(each, dict)
+        else Unreadable("expected a publication")
         for each in items(answer.get("publications"))
     ]
     return [*facts[1:], Moved(position=int(offset), channel=name), facts[0]]
@@ -161,7 +181,10 @@ def _push(push: Body) -> list[Fact]:
         return [_event(name, fields(push["pub"]))]
     return [
         Received(
-            raw=push, type=next((key for key in push if key != "channel"), ""), payload=push, channel=name
+            raw=push,
+            type=next((key for key in push if key != "channel"), ""),
+            payload=push,
+            channel=name,
         )
     ]
 
@@ -181,7 +204,10 @@ def _encode(intent: Intent) -> str | None:
     match intent:
         case Send():
             return write(
-                {"id": intent.number, "publish": {"channel": intent.type, "data": dict(intent.payload)}}
+                {
+                    "id": intent.number,
+                    "publish": {"channel": intent.type, "data": dict(intent.payload)},
+                }
             )
         case Auth():
             fields = {} if intent.token is None else {"token": intent.token}

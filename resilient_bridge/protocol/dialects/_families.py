@@ -91,9 +91,13 @@ def sequence(
         timestamp=timestamp,
     )
     if id is None and timestamp is not None and timestamp in volatile:
-        raise config_error("rb.dialects.sequence.volatile", "no timestamp where events have no id", timestamp)
+        raise config_error(
+            "rb.dialects.sequence.volatile", "no timestamp where events have no id", timestamp
+        )
     if epoch is not None and hello is None:
-        raise config_error("rb.dialects.sequence.epoch", "hello, the type of the frame that has it", epoch)
+        raise config_error(
+            "rb.dialects.sequence.epoch", "hello, the type of the frame that has it", epoch
+        )
     if start is not None and (not isinstance(cast("Any", start), int) or isinstance(start, bool)):
         raise config_error("rb.dialects.sequence.start", "a number, or None", start)
     if end is not None and end == reset:
@@ -194,7 +198,9 @@ def since(
     """
     _check_paths("rb.dialects.since", field=field, id=id, type=type, payload=payload)
     if field in volatile:
-        raise config_error("rb.dialects.since.volatile", "fields that are not the time of an event", field)
+        raise config_error(
+            "rb.dialects.since.volatile", "fields that are not the time of an event", field
+        )
     policy = Positions(
         order="time",
         repeats=True,
@@ -331,7 +337,9 @@ def _check_sends(path: str, sends: _Sends) -> None:
     if (sends.ack is None) != (sends.id_field is None):
         raise config_error(path, "id_field and ack, or neither", "one of them")
     if sends.id_field is not None and "." in sends.id_field:
-        raise config_error(f"{path}.id_field", "a field of the frame itself, without dots", sends.id_field)
+        raise config_error(
+            f"{path}.id_field", "a field of the frame itself, without dots", sends.id_field
+        )
     is_flag = isinstance(cast("Any", sends.dedupes), bool)
     if not is_flag or (sends.dedupes and sends.id_field is None):
         wanted = "True or False, and id_field and ack beside True"

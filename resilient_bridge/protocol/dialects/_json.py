@@ -150,4 +150,8 @@ def filled(template: Any, position: Any) -> Any:
         return position
     if isinstance(template, dict):
         return {name: filled(value, position) for name, value in fields(template).items()}
-    return [filled(value, position) for value in items(template)] if isinstance(template, list) else template
+    return (
+        [filled(value, position) for value in items(template)]
+        if isinstance(template, list)
+        else template
+    )

@@ -38,7 +38,9 @@ def _one(body: Body) -> Fact:
         code = error.get("code")
         name = _CODES.get(code, str(code)) if isinstance(code, int) else str(code)
         severity = severity_in(fields(error.get("data"))) or ""
-        return Refused(raw=body, to=to, code=name, text=str(error.get("message", "")), severity=severity)
+        return Refused(
+            raw=body, to=to, code=name, text=str(error.get("message", "")), severity=severity
+        )
     result: Any = body["result"]
     payload = fields(result) if isinstance(result, dict) else {"result": result}
     return Reply(to=to or 0, raw=body, type="result", payload=payload)

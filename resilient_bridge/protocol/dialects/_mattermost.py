@@ -23,12 +23,19 @@ def _decode(frame: str | bytes) -> tuple[Fact, ...]:
         if body.get("status") != "OK":
             error = fields(body.get("error"))
             return (
-                Refused(raw=body, to=to, code=str(error.get("id", "")), text=str(error.get("message", ""))),
+                Refused(
+                    raw=body,
+                    to=to,
+                    code=str(error.get("id", "")),
+                    text=str(error.get("message", "")),
+                ),
             )
         if data.get("text") == "pong":
             return (Pong(),)
         # The answer to what is no message of the user's: our authentication.
-        return (Hello(),) if to >= CONTROL else (Reply(to=to, raw=body, type="reply", payload=data),)
+        return (
+            (Hello(),) if to >= CONTROL else (Reply(to=to, raw=body, type="reply", payload=data),)
+        )
     data, number = fields(body.get("data")), int(body["seq"])
     if body["event"] == "hello":
         return (Hello(session=text(data.get("connection_id"))), Moved(position=number))
@@ -38,7 +45,9 @@ def _decode(frame: str | bytes) -> tuple[Fact, ...]:
 def _encode(intent: Intent) -> str | None:
     match intent:
         case Send():
-            return write({"action": intent.type, "seq": intent.number, "data": dict(intent.payload)})
+            return write(
+                {"action": intent.type, "seq": intent.number, "data": dict(intent.payload)}
+            )
         case Auth(token=str()):
             challenge = {
                 "action": "authentication_challenge",

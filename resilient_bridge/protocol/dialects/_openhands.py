@@ -67,7 +67,9 @@ def _decode(frame: str | bytes) -> tuple[Fact, ...]:
     if kind == "durable" and isinstance(event, dict):
         return (_event(fields(event), body, int(body["seq"])),)
     if kind == "error":
-        return (Refused(raw=body, code=str(body.get("code", "")), text=str(body.get("detail", ""))),)
+        return (
+            Refused(raw=body, code=str(body.get("code", "")), text=str(body.get("detail", ""))),
+        )
     inner = fields(event) if isinstance(event, dict) else body
     return (_event(inner, body, None),)
 
@@ -114,9 +116,13 @@ def _decode_legacy(frame: str | bytes) -> tuple[Fact, ...]:
     if body.get("kind") == "ServerErrorEvent":
         if _END in str(body.get("detail")):
             return (Replayed(),)
-        return (Refused(raw=body, code=str(body.get("code", "")), text=str(body.get("detail", ""))),)
+        return (
+            Refused(raw=body, code=str(body.get("code", "")), text=str(body.get("detail", ""))),
+        )
     # A fresh state is sent at each connection and never stored: it is newer than what is replayed behind it.
-    is_state = body.get("kind") == "ConversationStateUpdateEvent" and body.get("key") == "full_state"
+    is_state = (
+        body.get("kind") == "ConversationStateUpdateEvent" and body.get("key") == "full_state"
+    )
     if is_state:
         return (Hello(), _event(body, body, None))  # it also shows that we are accepted
     return (_event(body, body, text(body.get("timestamp"))),)

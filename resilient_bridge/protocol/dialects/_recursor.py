@@ -71,7 +71,9 @@ def _encode(intent: Intent) -> str | None:
         case Ping():
             return write({"type": "heartbeat_ping", "id": intent.id, "payload": {}})
         case Acknowledge():
-            return write({"type": "notification_ack", "payload": {"notification_ids": [intent.ack]}})
+            return write(
+                {"type": "notification_ack", "payload": {"notification_ids": [intent.ack]}}
+            )
         case _:
             return None
 

@@ -84,11 +84,15 @@ def _fact(options: _Options, kind: str, number: str | None, data: Any) -> Fact:
         case "1":
             return Closing()
         case "2":
-            return _event(items(data), None if number is None else int(number), recovery=options.recovery)
+            return _event(
+                items(data), None if number is None else int(number), recovery=options.recovery
+            )
         case "3":
             return Reply(to=int(number or 0), raw=data, type="ack", payload={"args": data})
         case "4":
-            return Refused(raw=data, code="connect_error", text=str(fields(data).get("message", data)))
+            return Refused(
+                raw=data, code="connect_error", text=str(fields(data).get("message", data))
+            )
         case _:
             raise ValueError("a binary packet")
 
@@ -96,7 +100,9 @@ def _fact(options: _Options, kind: str, number: str | None, data: Any) -> Fact:
 def _event(data: list[Any], number: int | None, *, recovery: bool) -> Received:
     name, *args = data
     # What wants an acknowledgement is not stored, and has no offset.
-    offset = args[-1] if recovery and number is None and args and isinstance(args[-1], str) else None
+    offset = (
+        args[-1] if recovery and number is None and args and isinstance(args[-1], str) else None
+    )
     return Received(
         raw=data,
         type=str(name),

@@ -48,7 +48,9 @@ def _is_word(value: object) -> bool:
 
 
 def _is_token(value: object) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", value) is not None
+    return (
+        isinstance(value, str) and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", value) is not None
+    )
 
 
 def _is_close_code(value: object) -> bool:
@@ -126,7 +128,8 @@ def _both(dialect: Dialect, _: attrs.Attribute[Any], value: object) -> None:
     if (value is None) != (dialect.decode is None):
         refuse("Dialect.encode", "encode and decode, or neither", "one of them")
     named = next(
-        (field for field in _OURS if value is not None and getattr(dialect, field) is not None), None
+        (field for field in _OURS if value is not None and getattr(dialect, field) is not None),
+        None,
     )
     if named is not None:
         refuse(
@@ -224,13 +227,17 @@ class Dialect(Value):
     )
     max_frame_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=count)
     subprotocols: tuple[str, ...] = attrs.field(
-        default=(), converter=as_tuple, validator=tuple_of("the name of a WebSocket sub-protocol", _is_token)
+        default=(),
+        converter=as_tuple,
+        validator=tuple_of("the name of a WebSocket sub-protocol", _is_token),
     )
     decode: Callable[[Frame], Iterable[Fact]] | None = attrs.field(
-        default=None, validator=optional(function("a function of a frame that returns a tuple of facts"))
+        default=None,
+        validator=optional(function("a function of a frame that returns a tuple of facts")),
     )
     encode: Callable[[Intent], Frame | None] | None = attrs.field(
-        default=None, validator=[optional(function("a function of an intent that returns a frame")), _both]
+        default=None,
+        validator=[optional(function("a function of an intent that returns a frame")), _both],
     )
     bearer: bool = attrs.field(default=True, validator=flag)
     positions: Positions | None = attrs.field(
@@ -238,7 +245,10 @@ class Dialect(Value):
     )
     resume: Callable[[Record], Resume] | None = attrs.field(
         default=None,
-        validator=[optional(function("a function of a Record that returns a Resume")), _with_functions],
+        validator=[
+            optional(function("a function of a Record that returns a Resume")),
+            _with_functions,
+        ],
     )
     waits_for_hello: bool = attrs.field(default=False, validator=[flag, _with_functions])
     login: Literal["first", "asked"] | None = attrs.field(
@@ -250,7 +260,8 @@ class Dialect(Value):
         ],
     )
     pings: Literal[False, True, "in_order"] = attrs.field(
-        default=False, validator=[_flag_or("in_order", 'True, False, or "in_order"'), _with_functions]
+        default=False,
+        validator=[_flag_or("in_order", 'True, False, or "in_order"'), _with_functions],
     )
     silence: float | None = attrs.field(
         default=None,

@@ -59,7 +59,9 @@ def _as_range(value: Any) -> tuple[Any, ...] | None:
     return as_tuple(value) if isinstance(value, (tuple, list)) else (value, value)
 
 
-def _range(instance: object, attribute: attrs.Attribute[Any], value: tuple[Any, ...] | None) -> None:
+def _range(
+    instance: object, attribute: attrs.Attribute[Any], value: tuple[Any, ...] | None
+) -> None:
     if value is not None and (
         len(value) != 2 or not all(is_count(each, 100) for each in value) or value[0] > value[1]
     ):
@@ -89,8 +91,12 @@ class End(Value):
     """
 
     means: Meaning = attrs.field(validator=one_of(*get_args(Meaning)))
-    close: tuple[int, int] | int | None = attrs.field(default=None, converter=_as_range, validator=_range)
-    status: tuple[int, int] | int | None = attrs.field(default=None, converter=_as_range, validator=_range)
+    close: tuple[int, int] | int | None = attrs.field(
+        default=None, converter=_as_range, validator=_range
+    )
+    status: tuple[int, int] | int | None = attrs.field(
+        default=None, converter=_as_range, validator=_range
+    )
     code: str | None = attrs.field(default=None, validator=_something)
 
     def fits(self, failure: Failure) -> bool:
@@ -124,7 +130,9 @@ def _meaning(failure: Failure, means: Meaning) -> Failure:
     wait = failure.retry_after
     # By its status or close code it might be final: the rule knows better.
     general: set[str] = (
-        set() if means not in {"passing", "busy", "position_gone"} else {"http_status", "close_code"}
+        set()
+        if means not in {"passing", "busy", "position_gone"}
+        else {"http_status", "close_code"}
     )
     details = {name: value for name, value in failure.details.items() if name not in general}
     # What the server advises, or what its own code means, says more than the rule's general code.

@@ -25,4 +25,6 @@ class Inbox(Value):
 
     max_messages: int = attrs.field(default=1000, validator=count)
     max_bytes: int = attrs.field(default=8 * 1024 * 1024, validator=count)
-    overflow: Literal["pause", "resync"] = attrs.field(default="pause", validator=one_of("pause", "resync"))
+    overflow: Literal["pause", "resync"] = attrs.field(
+        default="pause", validator=one_of("pause", "resync")
+    )

@@ -121,13 +121,19 @@ def meaning(
     if isinstance(status, int):
         if status == 401:
             return LossAction.REFRESH
-        retried = status in _RETRIED_STATUS or (500 <= status <= 599 and status not in _PERMANENT_5XX)
+        retried = status in _RETRIED_STATUS or (
+            500 <= status <= 599 and status not in _PERMANENT_5XX
+        )
         return LossAction.RECONNECT if retried else LossAction.FAIL
     if failure.code == "CONN_TLS_HANDSHAKE_FAILED" and not failure.retryable:
         return LossAction.FAIL
     if not was_open and is_programming_error(failure):
         return LossAction.FAIL
-    if not is_remade and failure.kind is Kind.PERMANENT and failure.category is not Category.TIMEOUT:
+    if (
+        not is_remade
+        and failure.kind is Kind.PERMANENT
+        and failure.category is not Category.TIMEOUT
+    ):
         return LossAction.FAIL
     return LossAction.RECONNECT
 
@@ -178,7 +184,9 @@ def is_programming_error(failure: Failure) -> bool:
     cause = failure.cause
     is_about_data = type(cause).__name__ == "ValidationError"
     return (
-        failure.code == "SYS_INTERNAL_ERROR" and issubclass(type(cause), _PROGRAMMING) and not is_about_data
+        failure.code == "SYS_INTERNAL_ERROR"
+        and issubclass(type(cause), _PROGRAMMING)
+        and not is_about_data
     )
 
 
@@ -187,7 +195,9 @@ def is_unreadable(failure: Failure) -> bool:
 
     If it comes again, another connection will not help.
     """
-    return failure.details.get("close_by") == "us" and failure.details.get("close_code") in _UNREADABLE
+    return (
+        failure.details.get("close_by") == "us" and failure.details.get("close_code") in _UNREADABLE
+    )
 
 
 def is_silence(failure: Failure, *, has_slept: bool = False) -> bool:

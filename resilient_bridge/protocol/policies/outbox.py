@@ -33,7 +33,8 @@ class Outbox(Value):
     max_messages: int = attrs.field(default=1000, validator=count)
     max_bytes: int = attrs.field(default=8 * 1024 * 1024, validator=count)
     overflow: Literal["block", "raise", "drop_oldest", "drop_newest", "coalesce"] = attrs.field(
-        default="raise", validator=one_of("block", "raise", "drop_oldest", "drop_newest", "coalesce")
+        default="raise",
+        validator=one_of("block", "raise", "drop_oldest", "drop_newest", "coalesce"),
     )
     resend_within: float = attrs.field(default=270.0, converter=as_seconds, validator=seconds())
     on_unknown: Literal["report", "resend"] = attrs.field(

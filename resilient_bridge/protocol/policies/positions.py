@@ -41,7 +41,9 @@ def _numbers_only(positions: Positions, attribute: attrs.Attribute[Any], value: 
 def _knows_anchors(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
     if value == "anchor" and not (positions.repeats or positions.shows_anchor):
         refuse(
-            path_of(positions, attribute), "repeats=True, inclusive=True or an overlap beside it", "anchor"
+            path_of(positions, attribute),
+            "repeats=True, inclusive=True or an overlap beside it",
+            "anchor",
         )
 
 
@@ -112,7 +114,9 @@ class Positions(Value):
     volatile: tuple[str, ...] = attrs.field(
         default=VOLATILE,
         converter=as_tuple,
-        validator=tuple_of("the name of a field", lambda value: isinstance(value, str) and value != ""),
+        validator=tuple_of(
+            "the name of a field", lambda value: isinstance(value, str) and value != ""
+        ),
     )
 
     @property

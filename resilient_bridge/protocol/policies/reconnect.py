@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 _BACKOFF: Final = Backoff.steps(0.5, 1, then=Backoff.decorrelated(1), jitter="full")
 
 
-def _for_links(instance: object, attribute: attrs.Attribute[Any], value: Mapping[Any, Rule]) -> None:
+def _for_links(
+    instance: object, attribute: attrs.Attribute[Any], value: Mapping[Any, Rule]
+) -> None:
     for what, rule in value.items():
         path = f"{type(instance).__name__}.{attribute.name}[{what!r}]"
         # url, token and headers are evaluated again on each attempt; a second way to refresh would
@@ -99,13 +101,19 @@ class Reconnect(Value):
         default="retry", validator=one_of("retry", "raise")
     )
     grace: float = attrs.field(default=300.0, converter=as_seconds, validator=seconds())
-    connect_timeout: float = attrs.field(default=10.0, converter=as_seconds, validator=short_seconds)
+    connect_timeout: float = attrs.field(
+        default=10.0, converter=as_seconds, validator=short_seconds
+    )
     stable_after: float = attrs.field(default=30.0, converter=as_seconds, validator=seconds())
     connect_burst: int = attrs.field(default=3, validator=count)
     connects_per_minute: float = attrs.field(default=4, validator=number(least=0, above=True))
-    max_retry_after: float = attrs.field(default=86_400.0, converter=as_seconds, validator=seconds())
+    max_retry_after: float = attrs.field(
+        default=86_400.0, converter=as_seconds, validator=seconds()
+    )
     reuse_address_on: tuple[int, ...] = attrs.field(
-        default=(), converter=as_tuple, validator=tuple_of("an attempt number of at least 1", is_count)
+        default=(),
+        converter=as_tuple,
+        validator=tuple_of("an attempt number of at least 1", is_count),
     )
     retry_certificates: bool = attrs.field(default=True, validator=flag)
     allow_plaintext_credentials: bool = attrs.field(default=False, validator=flag)
@@ -127,4 +135,8 @@ class Reconnect(Value):
         failure = classify(error)
         if most_specific(self.rules, failure) is not None:
             return None
-        return None if meaning(failure, ()) in (LossAction.RECONNECT, LossAction.NEW_SESSION) else error
+        return (
+            None
+            if meaning(failure, ()) in (LossAction.RECONNECT, LossAction.NEW_SESSION)
+            else error
+        )

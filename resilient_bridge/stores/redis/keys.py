@@ -35,9 +35,15 @@ class Keys:
         # A brace would end the hash tag; a colon in the name would let two stores share their keys.
         self.tag = f"{{{_quoted(prefix, ':/@+')}:{_quoted(name, '/@+')}}}"
         self.fixed = tuple(f"{self.tag}:{part}" for part in _PARTS)
-        self.owner, self.head, self.outbox, self.handed, self.sessions, self.records, self.outcomes = (
-            self.fixed
-        )
+        (
+            self.owner,
+            self.head,
+            self.outbox,
+            self.handed,
+            self.sessions,
+            self.records,
+            self.outcomes,
+        ) = self.fixed
 
     def lists(self, session: str) -> tuple[str, str]:
         """The two sorted sets of a session: the messages taken, and the answers used up."""

@@ -59,7 +59,9 @@ class StoredPosition:
         self.written = written
         self.is_used = is_used
 
-    def add_new(self, commands: RedisCommands, now: Now, *, is_exact: bool) -> WrittenPosition | None:
+    def add_new(
+        self, commands: RedisCommands, now: Now, *, is_exact: bool
+    ) -> WrittenPosition | None:
         """Add the commands that update Redis; return what it then has, None if nothing is new."""
         watermark, before = self.watermark, self.written
         name = watermark.session_id
@@ -72,7 +74,9 @@ class StoredPosition:
             forget_session(commands, before.name)
             before = WrittenPosition(name, doubt=before.doubt)
         body = position_of(watermark, now, is_exact=is_exact, doubt=before.doubt)
-        after = WrittenPosition(name, body, watermark.taken, watermark.answers_used, before.doubt, state)
+        after = WrittenPosition(
+            name, body, watermark.taken, watermark.answers_used, before.doubt, state
+        )
         self._add(commands, before, after, now)
         return after
 
@@ -84,8 +88,12 @@ class StoredPosition:
     def _add(
         self, commands: RedisCommands, before: WrittenPosition, after: WrittenPosition, now: Now
     ) -> None:
-        marks = [row for row in mark_rows(self.watermark, before.taken, now) if row.n <= after.taken]
-        answers = [row for row in answer_rows(self.watermark, before.answers) if row.n <= after.answers]
+        marks = [
+            row for row in mark_rows(self.watermark, before.taken, now) if row.n <= after.taken
+        ]
+        answers = [
+            row for row in answer_rows(self.watermark, before.answers) if row.n <= after.answers
+        ]
         commands.add("HSET", commands.names.sessions, field_of(after.name), after.body)
         tail, used = commands.names.lists(after.name)
         _rewrite(commands, tail, before.taken, self.watermark.first, marks)
@@ -148,7 +156,9 @@ class Known:
         return self.last if self.current is None else self.current.watermark.session_id
 
     def position(self, session_id: str) -> StoredPosition | None:
-        return next((each for each in self.positions if each.watermark.session_id == session_id), None)
+        return next(
+            (each for each in self.positions if each.watermark.session_id == session_id), None
+        )
 
     def numbered(self, records: Mapping[str, str | None]) -> dict[str, NumberedRecord | None]:
         """Number the records: one that replaces another gets its number, a new one the next."""
@@ -157,20 +167,28 @@ class Known:
         for name, record in records.items():
             earlier = self.records.get(name)
             last += earlier is None
-            found[name] = None if record is None else NumberedRecord(earlier.n if earlier else last, record)
+            found[name] = (
+                None if record is None else NumberedRecord(earlier.n if earlier else last, record)
+            )
         return found
 
     def add_head(self, commands: RedisCommands) -> None:
-        commands.add("HSET", commands.names.head, "seq", self.last_seq, "last", json.dumps(self.last_name))
+        commands.add(
+            "HSET", commands.names.head, "seq", self.last_seq, "last", json.dumps(self.last_name)
+        )
 
     def add_all(self, commands: RedisCommands, now: Now) -> None:
         """Add the commands that write everything into an empty store."""
         names = commands.names
         commands.many(
-            "HSET", names.outbox, [part for seq, row in self.rows.items() for part in (seq, row_text(row))]
+            "HSET",
+            names.outbox,
+            [part for seq, row in self.rows.items() for part in (seq, row_text(row))],
         )
         commands.many("HSET", names.handed, [part for mark in self.handed.items() for part in mark])
-        records = [part for name, row in self.records.items() for part in (field_of(name), row_text(row))]
+        records = [
+            part for name, row in self.records.items() for part in (field_of(name), row_text(row))
+        ]
         commands.many("HSET", names.records, records)
         _add_outcomes(commands, self.outcomes)
         for position in self.positions:
@@ -261,7 +279,9 @@ class Change:
         for future in filter(_is_waited_for, self._accepting() + self.others):
             future.set_result(None)
 
-    def refuse(self, error: StoreError, known: Known, *, was_sent: bool, only_new: bool = False) -> None:
+    def refuse(
+        self, error: StoreError, known: Known, *, was_sent: bool, only_new: bool = False
+    ) -> None:
         """Answer the callers with `error`, and let this change undo what was sent for them.
 
         Outcomes, dropped sessions and earlier erasures stay. `only_new`: so do marks and positions,
@@ -276,7 +296,9 @@ class Change:
         if not only_new:
             futures += self.others
             if was_sent:
-                self.erased_marks.update(dict.fromkeys(seq for seq in self.marks if seq not in known.handed))
+                self.erased_marks.update(
+                    dict.fromkeys(seq for seq in self.marks if seq not in known.handed)
+                )
             self.marks, self.others, self.since = {}, [], None
         for future in filter(_is_waited_for, futures):
             own = StoreError(error.failure)  # each caller gets a traceback of its own

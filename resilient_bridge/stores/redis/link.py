@@ -58,8 +58,12 @@ class RedisLink:
                 retry_on_error=[dead],
             )
         except (ValueError, TypeError) as error:  # its text may quote the password
-            wanted = "a redis://, rediss:// or unix:// URL with options that the package redis knows"
-            raise config_error("RedisStore.url", wanted, f"<url> ({type(error).__name__})") from None
+            wanted = (
+                "a redis://, rediss:// or unix:// URL with options that the package redis knows"
+            )
+            raise config_error(
+                "RedisStore.url", wanted, f"<url> ({type(error).__name__})"
+            ) from None
         client.connection_pool.connection_class = _abrupt(client.connection_pool.connection_class)
         self._client, self._errors = client, errors
 
@@ -74,13 +78,20 @@ class RedisLink:
     # ---- calls ------------------------------------------------------------------------------------------------
 
     async def script(
-        self, text: str, keys: Sequence[str], args: Callable[[float], Sequence[Any]], *, deadline: float
+        self,
+        text: str,
+        keys: Sequence[str],
+        args: Callable[[float], Sequence[Any]],
+        *,
+        deadline: float,
     ) -> list[Any]:
         """Run a script of `scripts.py`. Raises StoreError.
 
         `args` is called with the server's time at `deadline`, which is a time of our loop.
         """
-        run = self._client.register_script(text)(keys=list(keys), args=list(args(deadline + self._offset)))
+        run = self._client.register_script(text)(
+            keys=list(keys), args=list(args(deadline + self._offset))
+        )
         answer = await self._bounded(run, deadline)
         # The script read the server's clock a moment ago: a deadline is rather too early than late.
         self._offset = float(answer[1]) - asyncio.get_running_loop().time()

@@ -50,7 +50,9 @@ async def open_store(
         found = await load(link, keys, clock(), terms.timeout)
         writer.known = found.known
         if found.is_new or found.faults:
-            aside = await writer.restore(found.aside, asyncio.get_running_loop().time() + terms.timeout)
+            aside = await writer.restore(
+                found.aside, asyncio.get_running_loop().time() + terms.timeout
+            )
             found.report(aside)
     except BaseException as error:
         if not (isinstance(error, StoreError) and error.failure.code == "SYS_STORE_IN_USE"):
@@ -65,11 +67,15 @@ async def load(link: RedisLink, keys: Keys, now: Now, timeout: float) -> StoredS
     """Read the store that this process owns. Raises StoreError."""
     loop = asyncio.get_running_loop()
     hashes = [("HGETALL", key) for key in keys.fixed[1:6]]
-    answers = await link.read(*hashes, ("ZRANGE", keys.outcomes, "0", "-1"), deadline=loop.time() + timeout)
+    answers = await link.read(
+        *hashes, ("ZRANGE", keys.outcomes, "0", "-1"), deadline=loop.time() + timeout
+    )
     head, outbox, handed, sessions, records, outcomes = answers
     found = StoredState(keys, now)
     found.is_new = not any(answers)
-    found.read_head(head, [len(cast("Any", each)) if isinstance(each, dict) else -1 for each in answers[1:5]])
+    found.read_head(
+        head, [len(cast("Any", each)) if isinstance(each, dict) else -1 for each in answers[1:5]]
+    )
     found.read_sends(outbox)
     found.read_marks(handed)
     found.read_records(records)
@@ -107,7 +113,9 @@ class StoredState:
                     set_aside=", ".join(aside),
                     source="the rows that can be read",
                     lost=", ".join(self._lost),
-                    failure=Failure.of(code, f"the store {tag} was damaged: {'; '.join(self.faults)}"),
+                    failure=Failure.of(
+                        code, f"the store {tag} was damaged: {'; '.join(self.faults)}"
+                    ),
                 )
             )
 
@@ -119,7 +127,9 @@ class StoredState:
         self.faults.append(fault)
         self._lost.append(lost)
 
-    def _read_each(self, key: str, answer: Any, what: str, read: Callable[[bytes, bytes], object]) -> bool:
+    def _read_each(
+        self, key: str, answer: Any, what: str, read: Callable[[bytes, bytes], object]
+    ) -> bool:
         """Call `read` with the field and the text of each row; return whether all could be read.
 
         `read` raises ValueError for a damaged row. The rows of a sorted set have no field.
@@ -260,12 +270,20 @@ class StoredState:
         if body is None:  # assume a join, and that every message that is sent again was handed out
             unknown = Watermark(name)
             unknown.asked_to_join = unknown.joined = True
-            body, tail, used = position_of(unknown, self._now, is_exact=False, doubt=_ANSWERS), [], []
+            body, tail, used = (
+                position_of(unknown, self._now, is_exact=False, doubt=_ANSWERS),
+                [],
+                [],
+            )
         stored = cast("dict[str, Any]", json.loads(body))
         marks = self._rows(MarkRow, tail_key, tail, int(stored["taken"]), f"messages of {name}")
-        answers = self._rows(AnswerRow, used_key, used, int(stored["answers_used"]), f"answers of {name}")
+        answers = self._rows(
+            AnswerRow, used_key, used, int(stored["answers_used"]), f"answers of {name}"
+        )
         watermark = watermark_of(name, body, marks, answers, self._now)
-        written = WrittenPosition(name, body, watermark.taken, watermark.answers_used, doubt_of(body))
+        written = WrittenPosition(
+            name, body, watermark.taken, watermark.answers_used, doubt_of(body)
+        )
         self.known.positions.append(StoredPosition(watermark, written))
 
     def _rows(self, kind: Any, key: str, answer: Any, last: int, what: str) -> list[Any]:

@@ -77,7 +77,10 @@ class RedisStore:
         for field, text in (("name", name), ("prefix", prefix)):
             if not isinstance(cast("Any", text), str) or not text:
                 raise config_error(f"RedisStore.{field}", "a non-empty string", text)
-        held, patience = read_seconds("RedisStore.lease", lease), read_seconds("RedisStore.timeout", timeout)
+        held, patience = (
+            read_seconds("RedisStore.lease", lease),
+            read_seconds("RedisStore.timeout", timeout),
+        )
         self._keys = Keys(prefix, name)
         self._link = RedisLink(url, patience)
         self._terms = Terms(held, patience, optional_seconds("RedisStore.wait", wait))
@@ -105,7 +108,9 @@ class RedisStore:
         """
         async with self._opening:
             if outbox and self._has_client:
-                raise config_error("BridgeClient.store", "a store of its own", "one that another client uses")
+                raise config_error(
+                    "BridgeClient.store", "a store of its own", "one that another client uses"
+                )
             if self._writer is None:
                 self._loop = asyncio.get_running_loop()
                 self._mono = now.mono - self._loop.time()

@@ -61,7 +61,13 @@ class Writer:
         self.error: StoreError | None = None
         self.is_exact = False
         self.taken = self.stored = 0
-        self._link, self._keys, self._terms, self._clock, self._report = link, keys, terms, clock, report
+        self._link, self._keys, self._terms, self._clock, self._report = (
+            link,
+            keys,
+            terms,
+            clock,
+            report,
+        )
         self._loop = asyncio.get_running_loop()
         self._token = REAL.new_id()
         self._opening = ""
@@ -97,7 +103,9 @@ class Writer:
         """Release the lease without writing anything, if Redis answers."""
         deadline = self._loop.time() + min(self._terms.timeout, 1.0)
         with suppress(StoreError):
-            await self._link.script(RELEASE, (self._keys.owner,), lambda _: (self._token,), deadline=deadline)
+            await self._link.script(
+                RELEASE, (self._keys.owner,), lambda _: (self._token,), deadline=deadline
+            )
 
     def start(self) -> None:
         self._due = self._loop.time() + self._terms.lease / 3
@@ -113,7 +121,9 @@ class Writer:
         try:
             await asyncio.wait_for(task, self._terms.timeout + 1)  # the task keeps the deadline
         except TimeoutError:
-            raise self._unavailable("not everything was written when the store was closed") from None
+            raise self._unavailable(
+                "not everything was written when the store was closed"
+            ) from None
 
     # ---- for the store ----------------------------------------------------------------------------------------
 
@@ -229,7 +239,9 @@ class Writer:
         change.add(commands, self.known)
         now = self._clock()
         used = [position for position in self.known.positions if position.is_used]
-        after = [(position, position.add_new(commands, now, is_exact=self.is_exact)) for position in used]
+        after = [
+            (position, position.add_new(commands, now, is_exact=self.is_exact)) for position in used
+        ]
         if commands.args:
             self.known.add_head(commands)
         # when the lease is renewed, so is the expiry of the messages of sessions in use
@@ -270,7 +282,9 @@ class Writer:
         self._is_lost = False
         return answer[2:]
 
-    async def _call(self, how: str, commands: RedisCommands, deadline: float, aside: str = "") -> list[Any]:
+    async def _call(
+        self, how: str, commands: RedisCommands, deadline: float, aside: str = ""
+    ) -> list[Any]:
         """Run WRITE; return its answer, which begins with `ok`, `lost` or `stale`.
 
         Raises StoreError.

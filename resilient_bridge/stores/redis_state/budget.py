@@ -66,7 +66,14 @@ class RedisBudget(Line):
     def command(self) -> Command:
         self._asked, self._questions = self._questions, []
         rules = self._rules
-        numbers = (rules.ratio, rules.floor, self._calls, len(self._asked), self._returned, _BUDGET_TTL)
+        numbers = (
+            rules.ratio,
+            rules.floor,
+            self._calls,
+            len(self._asked),
+            self._returned,
+            _BUDGET_TTL,
+        )
         self._calls = self._returned = 0
         return BUDGET, f"budget:{self.key}", [repr(number) for number in numbers]
 

@@ -39,7 +39,11 @@ class RedisCircuit(Line):
     is_polled = True
 
     def __init__(
-        self, exchange: Exchange, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None]
+        self,
+        exchange: Exchange,
+        key: str,
+        rules: CircuitRules,
+        learn: Callable[[CircuitView], None],
     ) -> None:
         super().__init__(exchange, key)
         self._rules = rules
@@ -83,7 +87,9 @@ class RedisCircuit(Line):
         """Ask for the circuit as it is now, and for the permit of a probe if one is needed."""
         return self._question(None)
 
-    def put(self, state: Literal["closed", "isolated", "disabled"], /) -> PendingQuestion[CircuitAnswer]:
+    def put(
+        self, state: Literal["closed", "isolated", "disabled"], /
+    ) -> PendingQuestion[CircuitAnswer]:
         return self._question(state)
 
     def _question(self, put: State | None) -> PendingQuestion[CircuitAnswer]:
@@ -180,7 +186,9 @@ def _released(view: CircuitView, probes: list[int]) -> list[Row]:
 
 def _view(reply: list[Any]) -> tuple[CircuitView, list[int]]:
     """Parse an answer: the circuit, and the permits of probes that it grants."""
-    parts = [item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in reply]
+    parts = [
+        item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in reply
+    ]
     view = CircuitView(
         state=cast("State", parts[0]),
         era=int(parts[1]),

@@ -201,10 +201,15 @@ class Exchange:
         began = REAL.monotonic()
         if self._client is None:
             self._client = self.connect()
-        sent = [("EVALSHA", script.sha, 1, self._key(key), *arguments) for script, key, arguments in commands]
+        sent = [
+            ("EVALSHA", script.sha, 1, self._key(key), *arguments)
+            for script, key, arguments in commands
+        ]
         replies = self._sent(sent, is_trial=is_trial)
         # redis-py would ask for missing scripts before each pipeline: one more round trip per poll.
-        missing = [index for index, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"]
+        missing = [
+            index for index, reply in enumerate(replies) if type(reply).__name__ == "NoScriptError"
+        ]
         if missing:
             again = [("EVAL", commands[index][0].text, *sent[index][2:]) for index in missing]
             for index, reply in zip(missing, self._sent(again, is_trial=False), strict=True):
@@ -231,7 +236,9 @@ class Exchange:
             )
         except (TypeError, ValueError) as error:
             got = without_secrets(self._url, str(error))
-            raise config_error("RedisState.url", "options that the package redis knows", got) from None
+            raise config_error(
+                "RedisState.url", "options that the package redis knows", got
+            ) from None
 
     def _key(self, key: str) -> bytes:
         # A cluster chooses the slot by the part in braces; names may hold lone surrogates.
@@ -265,14 +272,18 @@ class Exchange:
                 self._failures = 0
             if is_first or now >= self._retry_at:
                 growth = 2.0 ** min(self._failures, 10)
-                self._retry_at = now + min(self._retry_after * growth, max(_LONGEST_RETRY, self._retry_after))
+                self._retry_at = now + min(
+                    self._retry_after * growth, max(_LONGEST_RETRY, self._retry_after)
+                )
                 self._failures += 1
             self._due.clear()
             questions = [question for line in self._lines for question in line.lost()]
             self.lock.notify_all()
         if is_first:
             failure = Failure.of("SYS_STORE_UNAVAILABLE", f"{self.name} is away: {why}")
-            emit(events.StoreChanged(store=self.name, state="failed", degraded=True, failure=failure))
+            emit(
+                events.StoreChanged(store=self.name, state="failed", degraded=True, failure=failure)
+            )
         for question in questions:
             question.answer(None)
 

@@ -20,7 +20,9 @@ T = TypeVar("T")
 class PendingQuestion(Generic[T]):
     """A question under way. `late`: a call waited in vain; `give_back` gets an unused answer."""
 
-    def __init__(self, patience: float, late: Callable[[], None], give_back: Callable[[T], None]) -> None:
+    def __init__(
+        self, patience: float, late: Callable[[], None], give_back: Callable[[T], None]
+    ) -> None:
         self.patience = patience
         self._late = late
         self._give_back = give_back

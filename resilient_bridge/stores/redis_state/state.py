@@ -55,17 +55,25 @@ class RedisState(Value):
 
     url: str = attrs.field(validator=_check_url)
     prefix: str = attrs.field(default="resilient_bridge", validator=_check_prefix, kw_only=True)
-    timeout: float = attrs.field(default=0.1, converter=as_seconds, validator=short_seconds, kw_only=True)
-    retry_after: float = attrs.field(default=1.0, converter=as_seconds, validator=short_seconds, kw_only=True)
+    timeout: float = attrs.field(
+        default=0.1, converter=as_seconds, validator=short_seconds, kw_only=True
+    )
+    retry_after: float = attrs.field(
+        default=1.0, converter=as_seconds, validator=short_seconds, kw_only=True
+    )
     _exchange: Exchange = attrs.field(eq=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Nothing is connected before the first call."""
-        exchange = Exchange(self.url, self.prefix, timeout=self.timeout, retry_after=self.retry_after)
+        exchange = Exchange(
+            self.url, self.prefix, timeout=self.timeout, retry_after=self.retry_after
+        )
         object.__setattr__(self, "_exchange", exchange)
         finalize(self, exchange.stop)  # also at the end of the program: what is waiting is sent
 
-    def circuit(self, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None], /) -> RedisCircuit:
+    def circuit(
+        self, key: str, rules: CircuitRules, learn: Callable[[CircuitView], None], /
+    ) -> RedisCircuit:
         """Return the line to the circuit of this name. ConfigError without the package redis."""
         line = RedisCircuit(self._exchange, key, rules, learn)
         self._exchange.add(line)
@@ -86,14 +94,19 @@ class RedisState(Value):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Close it."""
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The other process needs the settings, password included; thread and connection stay here.
-        make = partial(RedisState, prefix=self.prefix, timeout=self.timeout, retry_after=self.retry_after)
+        make = partial(
+            RedisState, prefix=self.prefix, timeout=self.timeout, retry_after=self.retry_after
+        )
         return make, (self.url,)
 
     def __repr__(self) -> str:

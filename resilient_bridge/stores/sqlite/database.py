@@ -40,7 +40,9 @@ _PATIENCE: Final = 5.0  # seconds to wait for another program that has the file 
 #: The number of the mark whose time is the generation: it grows with each owner of the database.
 GENERATION: Final = -1
 # Three rows, of which the first is read: the statement stays open, and with it the read.
-_HOLD: Final = f"SELECT wall FROM marks WHERE seq = {GENERATION} UNION ALL SELECT 0.0 UNION ALL SELECT 0.0"  # noqa: S608 -- a number of ours
+_HOLD: Final = (
+    f"SELECT wall FROM marks WHERE seq = {GENERATION} UNION ALL SELECT 0.0 UNION ALL SELECT 0.0"  # noqa: S608 -- a number of ours
+)
 
 _PLAIN: Final = frozenset({str, int, float, type(None)})
 
@@ -77,7 +79,9 @@ def _plain(value: object) -> object:
 
 def connect(path: Path, *, is_machine: bool, version: int | None = None) -> sqlite3.Connection:
     """Open a database; a new one gets the tables of a version. Raises sqlite3.Error."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
+    connection = sqlite3.connect(
+        path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE
+    )
     try:
         execute = connection.execute
         execute(f"PRAGMA page_size={PAGE}")
@@ -200,13 +204,20 @@ class Database:
     def rows(self, table: str, where: str = "", *values: Any) -> list[tuple[Any, ...]]:
         """The rows of a table in the order of their key, without CRC. Raises StoreError."""
         try:
-            return self.connection.execute(select(table, LAYOUTS[newest()], where), values).fetchall()
+            return self.connection.execute(
+                select(table, LAYOUTS[newest()], where), values
+            ).fetchall()
         except sqlite3.Error as error:
             raise store_error(error, f"{self.path.name} cannot be read") from error
 
     def fill(self, rows: Rows) -> None:
         """Take over rows from another file, in one transaction."""
-        self.run([(insert(table, or_what="IGNORE"), [summed(row) for row in rows[table]]) for table in rows])
+        self.run(
+            [
+                (insert(table, or_what="IGNORE"), [summed(row) for row in rows[table]])
+                for table in rows
+            ]
+        )
 
     # ---- the log ----------------------------------------------------------------------------------------------
 

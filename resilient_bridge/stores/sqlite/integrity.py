@@ -29,7 +29,9 @@ class FileFaults(NamedTuple):
 
     def __str__(self) -> str:
         log = [self.log] if self.log else []
-        return ", ".join([*log, *self.whole, *(f"{count} rows of {table}" for table, count in self.rows)])
+        return ", ".join(
+            [*log, *self.whole, *(f"{count} rows of {table}" for table, count in self.rows)]
+        )
 
     @property
     def spare_marks(self) -> bool:
@@ -39,7 +41,9 @@ class FileFaults(NamedTuple):
 
 def schema_of(connection: sqlite3.Connection) -> tuple[str, ...]:
     """Return the SQL that created the contents of a database. Raises sqlite3.Error."""
-    return tuple(sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid"))
+    return tuple(
+        sql for (sql,) in connection.execute("SELECT sql FROM sqlite_master ORDER BY rowid")
+    )
 
 
 def version_of(schema: tuple[str, ...]) -> int | None:

@@ -122,7 +122,9 @@ class LogEnd:
             elif not self._look_again():
                 return
             self._is_noted = True
-            _FIELDS.pack_into(self._note, 0, self._start, self._size, self._total, self._may_restart)
+            _FIELDS.pack_into(
+                self._note, 0, self._start, self._size, self._total, self._may_restart
+            )
         except OSError:
             self.is_followed = False
             self._note[:] = _VOID
@@ -152,7 +154,9 @@ class LogEnd:
         """Cut off a failed transaction: it may be complete, and a crash would bring it back."""
         with suppress(OSError):
             # If the failed one has restarted the log, the database has everything that was in it.
-            os.ftruncate(self._log, self._size if read_at(self._log, _START, 0) == self._start else 0)
+            os.ftruncate(
+                self._log, self._size if read_at(self._log, _START, 0) == self._start else 0
+            )
             if is_machine:
                 os.fsync(self._log)
             return

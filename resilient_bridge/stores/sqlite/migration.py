@@ -36,7 +36,9 @@ def migrate(path: Path, version: int) -> None:
 def _replace(connection: sqlite3.Connection, version: int) -> None:
     """Replace tables and rows by those of the newest version; all rows are in memory meanwhile."""
     old, new = LAYOUTS[version], LAYOUTS[newest()]
-    rows = lifted({table: connection.execute(select(table, old)).fetchall() for table in old.tables}, version)
+    rows = lifted(
+        {table: connection.execute(select(table, old)).fetchall() for table in old.tables}, version
+    )
     for table in old.tables:
         connection.execute(f"DROP TABLE {table}")
     for statement in new.schema:

@@ -45,7 +45,9 @@ class Mended(NamedTuple):
     lost: str
 
 
-async def opened(path: Path, *, is_machine: bool, wait: float) -> tuple[Owner, OwnedDatabase, Mended | None]:
+async def opened(
+    path: Path, *, is_machine: bool, wait: float
+) -> tuple[Owner, OwnedDatabase, Mended | None]:
     """Become the owner within `wait` seconds, and open the file in a thread.
 
     When cancelled, it waits for the thread and closes the file again.
@@ -154,7 +156,9 @@ def _faults(path: Path, *, is_same_boot: bool) -> FileFaults:
     if header[18:20] not in (b"\1\1", b"\2\2"):  # SQLite would take it for a read-only file
         return FileFaults(("its header",))
     try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as look:
+        with closing(
+            sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        ) as look:
             return faults_of(look)
     except sqlite3.Error as error:
         if not is_about_content(error):

@@ -204,7 +204,10 @@ class OwnedDatabase(Database):
         if not self.path.is_symlink() and self.path.is_file():
             if not self.path.stat().st_size:
                 return _Change(what, is_there=True)
-            with suppress(sqlite3.Error, TypeError), closing(self._reading("&immutable=1")) as other:
+            with (
+                suppress(sqlite3.Error, TypeError),
+                closing(self._reading("&immutable=1")) as other,
+            ):
                 found = other.execute(f"SELECT wall FROM marks WHERE seq = {GENERATION}").fetchone()  # noqa: S608
                 if found and found[0] in self._own:
                     return _Change(f"{what} by a copy of it", is_there=True)
@@ -220,7 +223,12 @@ class OwnedDatabase(Database):
         except (sqlite3.Error, TypeError):
             return False
         expected = {row[0] for row in self.in_memory().get("outbox", ())}
-        return found is not None and found[0] in self._own and structure == ("ok",) and expected <= sends
+        return (
+            found is not None
+            and found[0] in self._own
+            and structure == ("ok",)
+            and expected <= sends
+        )
 
     def _reading(self, how: str) -> sqlite3.Connection:
         return sqlite3.connect(f"{self.path.as_uri()}?mode=ro{how}", uri=True, isolation_level=None)
@@ -233,7 +241,9 @@ class OwnedDatabase(Database):
         try:
             aside = self._put_at_path(rows, is_there=change.is_there)
         except (OSError, sqlite3.Error) as error:
-            raise store_error(error, f"{self.path.name} {change.what}, and cannot be written anew") from error
+            raise store_error(
+                error, f"{self.path.name} {change.what}, and cannot be written anew"
+            ) from error
         old = self.connection, self._end
         self._let_log_go()
         try:
@@ -301,10 +311,10 @@ class OwnedDatabase(Database):
         where = "and what it had could not be kept"
         with suppress(OSError, sqlite3.Error, StoreError):
             where = f"what it had is in {self._keep().name}"
-        text = f"{self.path.name} {change.what}: wanted the file that was opened, got another; {where}"
-        hint = (
-            f"move the other file away, or open a store from {self._copy.name if self._copy else 'a backup'}"
+        text = (
+            f"{self.path.name} {change.what}: wanted the file that was opened, got another; {where}"
         )
+        hint = f"move the other file away, or open a store from {self._copy.name if self._copy else 'a backup'}"
         return StoreError(Failure.of("SYS_STATE_FOREIGN", text, suggestions=(hint,)))
 
     def _keep(self) -> Path:

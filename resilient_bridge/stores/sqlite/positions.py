@@ -10,7 +10,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...protocol import Now, Watermark
-from ..rows import AnswerRow, MarkRow, answer_rows, doubt_of, mark_rows, position_of, state_of, watermark_of
+from ..rows import (
+    AnswerRow,
+    MarkRow,
+    answer_rows,
+    doubt_of,
+    mark_rows,
+    position_of,
+    state_of,
+    watermark_of,
+)
 from .database import insert, summed
 
 
@@ -24,7 +33,10 @@ _ANSWERS: Final = 2_048
 _POSITION: Final = insert("positions", or_what="REPLACE")
 _TAIL: Final = insert("tail", or_what="REPLACE")
 _ANSWER: Final = insert("answers", or_what="REPLACE")
-_FORGET: Final = tuple(f"DELETE FROM {table} WHERE session = ?" for table in ("positions", "tail", "answers"))  # noqa: S608 -- names of ours
+_FORGET: Final = tuple(
+    f"DELETE FROM {table} WHERE session = ?"  # noqa: S608 -- names of ours
+    for table in ("positions", "tail", "answers")
+)
 
 
 class _KnownPosition(NamedTuple):
@@ -122,7 +134,11 @@ class Positions:
             if state != before.state:
                 ops += self._one(watermark, used, before)
                 written[id(watermark)] = _KnownPosition(
-                    watermark.session_id, watermark.taken, watermark.answers_used, state, before.doubt
+                    watermark.session_id,
+                    watermark.taken,
+                    watermark.answers_used,
+                    state,
+                    before.doubt,
                 )
 
         is_exact = self.is_exact

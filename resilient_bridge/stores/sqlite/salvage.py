@@ -50,13 +50,17 @@ def refuse_others(path: Path) -> None:
     with path.open("rb") as file:
         header = file.read(100)
     is_ours = int.from_bytes(header[68:72], "big") == APPLICATION
-    unread = _Look((), frozenset(), APPLICATION * is_ours, int.from_bytes(header[60:64], "big", signed=True))
+    unread = _Look(
+        (), frozenset(), APPLICATION * is_ours, int.from_bytes(header[60:64], "big", signed=True)
+    )
     for how in (_ALONE, "")[: 1 + log_of(path).exists()]:
         look = _look(path, how) or unread
-        if look.application == APPLICATION and look.version > newest() and version_of(look.schema) is None:
-            text = (
-                f"{path.name} is of version {look.version}, wanted {newest()} or earlier: it was left alone"
-            )
+        if (
+            look.application == APPLICATION
+            and look.version > newest()
+            and version_of(look.schema) is None
+        ):
+            text = f"{path.name} is of version {look.version}, wanted {newest()} or earlier: it was left alone"
             raise StoreError(Failure.of("SYS_STATE_FOREIGN", text))
         is_ours |= look.application == APPLICATION
         is_ours |= any(look.tables.issuperset(layout.tables) for layout in LAYOUTS.values())
@@ -72,7 +76,9 @@ def _opened(path: Path, how: str) -> sqlite3.Connection:
 def _look(path: Path, how: str) -> _Look | None:
     try:
         with closing(_opened(path, how)) as connection:
-            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            names = connection.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table'"
+            ).fetchall()
             numbers = (
                 connection.execute(f"PRAGMA {name}").fetchone()[0]
                 for name in ("application_id", "user_version")

@@ -41,7 +41,9 @@ class Sends:
         marks: list[tuple[int, float | None]] = [
             (seq, wall) for seq, wall in database.rows("marks", "WHERE seq >= 0")
         ]
-        parts = [OutcomeRow(*row) for _, body in database.rows("outcomes") for row in json.loads(body)]
+        parts = [
+            OutcomeRow(*row) for _, body in database.rows("outcomes") for row in json.loads(body)
+        ]
         parts = sorted(parts)[-_REMEMBERED:]
         self._unsettled: dict[int, tuple[Any, ...]] = {row.seq: summed(row) for row in outbox}
         self._marks = dict(marks)

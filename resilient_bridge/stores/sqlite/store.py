@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 _WITHIN: Final = 0.1  # seconds after which a changed position is saved
 _AT_MOST: Final = 63  # messages after which it is saved; the one handed out meanwhile makes 64
 _RETRY: Final = 1.0  # seconds until a failed save is tried again
-_LOOK_EVERY: Final = 2.0  # seconds after which the files are looked at, whether something is written or not
+_LOOK_EVERY: Final = (
+    2.0  # seconds after which the files are looked at, whether something is written or not
+)
 
 _RECORD: Final = insert("records", or_what="REPLACE")
 
@@ -97,7 +99,9 @@ class SQLiteStore:
         """
         async with self._opening:
             if outbox and self._has_client:
-                raise config_error("BridgeClient.store", "a store of its own", "one that another client uses")
+                raise config_error(
+                    "BridgeClient.store", "a store of its own", "one that another client uses"
+                )
             if not self._users:
                 await self._open(now)
             elif outbox:  # another user has kept it open since the last client ended
@@ -118,7 +122,12 @@ class SQLiteStore:
             raise
         self._owner, self._database = owner, database
         self._commits = Commits(
-            database, self._gather, self._failed, self._doubt, self._works, inline=not self._is_machine
+            database,
+            self._gather,
+            self._failed,
+            self._doubt,
+            self._works,
+            inline=not self._is_machine,
         )
         database.on_renewal = self._on_renewal
         self._look_later()

@@ -34,7 +34,12 @@ class Layout(NamedTuple):
         return tuple(self._create(table, columns) for table, columns in self.tables.items())
 
     def _create(self, table: str, columns: tuple[str, ...]) -> str:
-        kinds = {"seq": " INTEGER PRIMARY KEY", "n": " INTEGER", "used": " INTEGER", "doubtful": " INTEGER"}
+        kinds = {
+            "seq": " INTEGER PRIMARY KEY",
+            "n": " INTEGER",
+            "used": " INTEGER",
+            "doubtful": " INTEGER",
+        }
         reals = {"expires", "accepted", "wall", "at"}
         parts = [name + kinds.get(name, " REAL" if name in reals else " TEXT") for name in columns]
         parts.append("crc INTEGER NOT NULL")
@@ -56,7 +61,12 @@ LAYOUTS: Final[dict[int, Layout]] = {
             "answers": ("session", "n", "type", "id"),
             "records": ("session", "used", "body"),
         },
-        {"positions": "session", "records": "session", "tail": "session, n", "answers": "session, n"},
+        {
+            "positions": "session",
+            "records": "session",
+            "tail": "session, n",
+            "answers": "session, n",
+        },
     )
 }
 """Every version by its number, the `user_version` of a file. The last one is written."""

@@ -94,7 +94,9 @@ class Demands:
         Raises what a migration raises.
         """
         if data is None:
-            return Candidate(path=path, data=None, failure=_damaged(path, "wanted a file, got none"))
+            return Candidate(
+                path=path, data=None, failure=_damaged(path, "wanted a file, got none")
+            )
         try:
             document = self.form.read(data)
         except InvalidDocumentError as error:
@@ -103,7 +105,9 @@ class Demands:
             return Candidate(path=path, data=data, failure=self._foreign(path, document.version))
         if not document.has_value:
             failure = _damaged(path, "wanted a value, got none")
-            return Candidate(path=path, data=data, lost=document.lost, is_over=True, failure=failure)
+            return Candidate(
+                path=path, data=data, lost=document.lost, is_over=True, failure=failure
+            )
         failure = _damaged(path, "wanted references to what exists, got orphans")
         try:
             value, dropped = self._accepted(self._migrated(path, document))
@@ -130,7 +134,9 @@ class Demands:
         if not self.examined(main.path, backup).is_sound:
             return None
         reason = "wanted a state no older than its backup, got one that is older than its backup"
-        return attrs.evolve(main, is_usable=False, is_outdated=True, failure=_damaged(main.path, reason))
+        return attrs.evolve(
+            main, is_usable=False, is_outdated=True, failure=_damaged(main.path, reason)
+        )
 
     def known(self, data: bytes) -> Document | None:
         """Return the document in a file.

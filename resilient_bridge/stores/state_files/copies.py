@@ -23,7 +23,9 @@ def backup_of(path: Path, form: Form = ENVELOPE) -> Path:
     return path.with_name(path.name + form.backup)
 
 
-def is_whole(path: Path, version: int, *, field: str, of: str, form: Form = ENVELOPE) -> bool | None:
+def is_whole(
+    path: Path, version: int, *, field: str, of: str, form: Form = ENVELOPE
+) -> bool | None:
     """Return whether a copy is intact, None if it is missing.
 
     The version number of a damaged one is ignored.
@@ -46,5 +48,7 @@ def is_whole(path: Path, version: int, *, field: str, of: str, form: Form = ENVE
 def later_version(path: Path, version: int, found: int, *, of: str) -> StoreError:
     """Return the error for a copy of an unknown version; `of` names the kind of state."""
     return StoreError(
-        Failure.of("SYS_STATE_FOREIGN", f"{path}: wanted version {version} of {of}, got version {found}")
+        Failure.of(
+            "SYS_STATE_FOREIGN", f"{path}: wanted version {version} of {of}, got version {found}"
+        )
     )

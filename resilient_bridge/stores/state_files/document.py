@@ -52,7 +52,11 @@ class Document:
 
     def is_newer(self, other: Document) -> bool:
         """Return whether both have a time of one meaning, and this one's is later."""
-        if self.saved_at is None or other.saved_at is None or self.is_adopted is not other.is_adopted:
+        if (
+            self.saved_at is None
+            or other.saved_at is None
+            or self.is_adopted is not other.is_adopted
+        ):
             return False
         return self.saved_at > other.saved_at
 
@@ -64,7 +68,9 @@ class InvalidDocumentError(ValueError):
     does not fit.
     """
 
-    def __init__(self, reason: str, *, is_foreign: bool = False, document: Document | None = None) -> None:
+    def __init__(
+        self, reason: str, *, is_foreign: bool = False, document: Document | None = None
+    ) -> None:
         super().__init__(reason)
         self.is_foreign = is_foreign
         self.document = document
@@ -108,7 +114,9 @@ def _signed(body: dict[str, object], envelope: dict[str, object]) -> bytes:
         envelope["sha256"] = _checksum(body)  # of everything but itself, which is not there yet
         return f"{_encode(body)}\n".encode()
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; no stack left
-        raise config_error("value", "what JSON can hold", f"{type(error).__name__}: {error}") from error
+        raise config_error(
+            "value", "what JSON can hold", f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def read_document(data: bytes) -> Document:
@@ -146,7 +154,11 @@ def read_json(data: bytes) -> dict[str, object]:
     try:
         read: object = _read(data.decode())
     except (ValueError, RecursionError) as error:
-        text = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(":")[0]
+        text = (
+            "nested too deeply"
+            if isinstance(error, RecursionError)
+            else str(error).partition(":")[0]
+        )
         raise InvalidDocumentError(f"wanted a state document, got no JSON: {text[:80]}") from None
     return cast("dict[str, object]", read) if type(read) is dict else {}
 
@@ -169,7 +181,9 @@ def _checked(
     )
     is_whole = envelope.keys() == _KEYS and envelope["sha256"] == _checksum(unsigned)
     if not is_whole or document.saved_at is None:
-        raise InvalidDocumentError("wanted a checksum that fits the contents, got another", document=document)
+        raise InvalidDocumentError(
+            "wanted a checksum that fits the contents, got another", document=document
+        )
     return document
 
 
@@ -231,7 +245,9 @@ def _problem(value: object) -> tuple[str, str, str] | None:
                     return _dotted(path), "keys that are text", _kind(key)
                 ahead.append((inner, (*path, key)))
         elif isinstance(part, list | tuple):
-            ahead += [(inner, (*path, number)) for number, inner in enumerate(cast("list[object]", part))]
+            ahead += [
+                (inner, (*path, number)) for number, inner in enumerate(cast("list[object]", part))
+            ]
         elif not _is_plain(part):
             return _dotted(path), "what JSON can hold", _kind(part)
     return None
@@ -240,7 +256,9 @@ def _problem(value: object) -> tuple[str, str, str] | None:
 def _is_plain(part: object) -> bool:
     if isinstance(part, str):
         return _is_text(part)
-    return part is None or isinstance(part, int) or (isinstance(part, float) and math.isfinite(part))
+    return (
+        part is None or isinstance(part, int) or (isinstance(part, float) and math.isfinite(part))
+    )
 
 
 def _is_text(text: str) -> bool:
@@ -260,4 +278,6 @@ def _kind(part: object) -> str:
 
 
 def _dotted(path: tuple[object, ...]) -> str:
-    return "value" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}"[:_SHOWN] for step in path)
+    return "value" + "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}"[:_SHOWN] for step in path
+    )

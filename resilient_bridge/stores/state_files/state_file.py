@@ -97,7 +97,11 @@ class StateFile:
         self._path = path_of(path, _FIELD)
         self._backup = backup_of(self._path, self._form)
         self._demands = Demands(
-            version=version, check=check, orphans=orphans, migrations=dict(migrations or {}), form=self._form
+            version=version,
+            check=check,
+            orphans=orphans,
+            migrations=dict(migrations or {}),
+            form=self._form,
         )
         self._lock = new_rlock()
         self._known: tuple[bytes, ...] = ()  # the digests that the file may have by this object
@@ -189,7 +193,9 @@ class StateFile:
         if main.is_sound and not main.is_over:
             outdated = self._demands.outdated(main, read_private(self._backup, _FIELD))
             if outdated is None:
-                return Loaded(value=main.value, source="file", saved_at=main.saved_at, lost=main.lost)
+                return Loaded(
+                    value=main.value, source="file", saved_at=main.saved_at, lost=main.lost
+                )
             main = outdated
         backup = self._examined(self._backup)
         if backup.data is None and (main.data is None or main.is_over):
@@ -221,7 +227,9 @@ class StateFile:
     def _examined(self, path: Path) -> Candidate:
         return self._demands.examined(path, read_private(path, _FIELD))
 
-    def _recovered(self, main: Candidate, backup: Candidate, reports: list[events.StateSetAside]) -> Loaded:
+    def _recovered(
+        self, main: Candidate, backup: Candidate, reports: list[events.StateSetAside]
+    ) -> Loaded:
         source, best, used, lost = _choice(main, backup)
         lost = redact(lost)
         # What can be refused is refused first. Nothing is replaced before it is copied and its
@@ -233,7 +241,9 @@ class StateFile:
             lost=lost,
             at=best.saved_at if best else None,
         )
-        copies = _with_copies([one for one in (main, backup) if one.data is not None and not one.is_sound])
+        copies = _with_copies(
+            [one for one in (main, backup) if one.data is not None and not one.is_sound]
+        )
         reports.append(_event(main, copies, used, lost))
         if best is None:
             remove(self._backup)
@@ -295,7 +305,12 @@ def _choice(main: Candidate, backup: Candidate) -> tuple[Source, Candidate | Non
             lost = "perhaps a part: the checksum is wrong, and the check lets the value pass"
             used = f"the value of the {name}, although its checksum is wrong"
             return "salvaged", one, used, _joined(lost, one.dropped, one.lost)
-    return "new", None, "nothing: it begins anew", "all of it: neither the file nor a backup can be used"
+    return (
+        "new",
+        None,
+        "nothing: it begins anew",
+        "all of it: neither the file nor a backup can be used",
+    )
 
 
 def _joined(*texts: str) -> str:

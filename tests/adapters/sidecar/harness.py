@@ -41,7 +41,13 @@ MODERN: Final = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-ALL: Final = {"tools": {}, "prompts": {}, "resources": {"subscribe": True}, "logging": {}, "completions": {}}
+ALL: Final = {
+    "tools": {},
+    "prompts": {},
+    "resources": {"subscribe": True},
+    "logging": {},
+    "completions": {},
+}
 MOST_STEPS: Final = 2_000  # timers in one `wait`: more are a busy loop
 
 
@@ -73,7 +79,9 @@ class Person:
 
     def deliver(self, message: Message, request: Key | None) -> None:
         """Remember it."""
-        assert parse(message.text).fields == message.fields, "the text and what was read of it differ"
+        assert parse(message.text).fields == message.fields, (
+            "the text and what was read of it differ"
+        )
         self.got.append((message, request))
 
     def drop(self, request: Key) -> None:
@@ -110,9 +118,15 @@ class Person:
         """Return the notifications of a kind, and the server's requests."""
         return [one for one, _ in self.got if one.method == method]
 
-    def open(self, capabilities: Mapping[str, Any] | None = None, version: str = "2025-06-18") -> Person:
+    def open(
+        self, capabilities: Mapping[str, Any] | None = None, version: str = "2025-06-18"
+    ) -> Person:
         """Initialise as a client does that speaks the protocol with sessions."""
-        params = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": {"name": "c"}}
+        params = {
+            "protocolVersion": version,
+            "capabilities": capabilities or {},
+            "clientInfo": {"name": "c"},
+        }
         self.ask("init", "initialize", params)
         if self.answers("init"):
             self.tell("notifications/initialized")
@@ -137,10 +151,17 @@ class Harness:
     `auto` has what the server answers by itself, by method: a result, or a function of the request. What is not in it stays in `asked`.
     """
 
-    def __init__(self, *, is_shared: bool = False, url: bool = False, seed: int = 1, **options: Any) -> None:
-        where: dict[str, Any] = {"url": "http://127.0.0.1:1/mcp"} if url else {"command": ("server",)}
+    def __init__(
+        self, *, is_shared: bool = False, url: bool = False, seed: int = 1, **options: Any
+    ) -> None:
+        where: dict[str, Any] = (
+            {"url": "http://127.0.0.1:1/mcp"} if url else {"command": ("server",)}
+        )
         self.relay = Relay(
-            Sidecar(**where, **options), random.Random(seed), lambda: "2026-01-01", is_shared=is_shared
+            Sidecar(**where, **options),
+            random.Random(seed),
+            lambda: "2026-01-01",
+            is_shared=is_shared,
         )
         self.now = 1_000.0
         self.tools: list[dict[str, Any]] = [tool("order")]
@@ -239,7 +260,9 @@ class Harness:
             received = message.result(sent.message.id, {"content": []} if value is None else value)
         self.serve(received, sent.session, sent.message.id)
 
-    def serve(self, received: Message, session: int | None = None, request: int | None = None) -> None:
+    def serve(
+        self, received: Message, session: int | None = None, request: int | None = None
+    ) -> None:
         """Have the server send something."""
         number = self.session if session is None else session
         self.step(lambda: self.relay.from_server(number, received, request, self.now))
@@ -271,7 +294,9 @@ class Harness:
             self.now = max(self.now, due)
             self.step(lambda: self.relay.timer(self.now))
             after = self.relay.next_timer()
-            assert after is None or after > self.now or after != due, f"the timer at {due} never clears"
+            assert after is None or after > self.now or after != due, (
+                f"the timer at {due} never clears"
+            )
         raise AssertionError(f"more than {MOST_STEPS} timers in {seconds} s")
 
     # ---- what there is to see ----------------------------------------------------------------------------------
@@ -286,7 +311,9 @@ class Harness:
 
     def ended(self) -> list[str]:
         """Return how calls of tools have ended, in their order."""
-        return [one["outcome"] for one in self.records("call_finished") if one["method"] == "tools/call"]
+        return [
+            one["outcome"] for one in self.records("call_finished") if one["method"] == "tools/call"
+        ]
 
 
 def ready(**options: Any) -> tuple[Harness, Person]:

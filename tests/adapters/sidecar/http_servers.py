@@ -25,7 +25,11 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
     "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
 }
-INITIALIZE = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+INITIALIZE = {
+    "protocolVersion": LEGACY,
+    "capabilities": {},
+    "clientInfo": {"name": "test", "version": "1"},
+}
 
 
 class Heard:
@@ -55,11 +59,15 @@ class Heard:
 
     def answers(self, request):
         """The answers to one request."""
-        return [message for message, _ in self.messages if message.is_answer and message.id == request]
+        return [
+            message for message, _ in self.messages if message.is_answer and message.id == request
+        ]
 
     async def outcome(self, request):
         """The answer to a request, or its loss."""
-        await until(lambda: request in self.unanswered or self.answers(request), f"the end of {request}")
+        await until(
+            lambda: request in self.unanswered or self.answers(request), f"the end of {request}"
+        )
         return self.unanswered[request] if request in self.unanswered else self.answers(request)[0]
 
 
@@ -76,7 +84,9 @@ async def connected(url, **options):
         async with asyncio.timeout(6):
             await upstream.close()
         remaining = [
-            task for task in asyncio.all_tasks() - before if "resilient_bridge mcp" in task.get_name()
+            task
+            for task in asyncio.all_tasks() - before
+            if "resilient_bridge mcp" in task.get_name()
         ]
         assert not remaining
 
@@ -206,7 +216,11 @@ class SDKServer:
     async def start(self):
         """Listen."""
         config = uvicorn.Config(
-            self._build(), log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=0
+            self._build(),
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            timeout_graceful_shutdown=0,
         )
         self._server = uvicorn.Server(config)
         self._server.capture_signals = suppress  # the signals are the test run's
@@ -237,14 +251,20 @@ class Door:
         async def app(scope, receive, send):
             if scope["type"] != "http":
                 return await inner(scope, receive, send)
-            token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+            token = (
+                dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
+            )
             self.asked[token] += 1
             if token == self.valid:
                 return await inner(scope, receive, send)
             self.refused += 1
             self.on_refusal()
             await send(
-                {"type": "http.response.start", "status": 401, "headers": [(b"content-type", b"text/plain")]}
+                {
+                    "type": "http.response.start",
+                    "status": 401,
+                    "headers": [(b"content-type", b"text/plain")],
+                }
             )
             return await send({"type": "http.response.body", "body": f"{token} is over".encode()})
 

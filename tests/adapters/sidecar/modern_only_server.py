@@ -42,7 +42,11 @@ def notice(method: str, listen: Any, **params: Any) -> None:
 def call(number: Any, params: dict[str, Any]) -> None:
     """`ask` wants input first; `touch` changes everything that somebody listens for."""
     if params["name"] == "ask" and "inputResponses" not in params:
-        asked = {"resultType": "input_required", "inputRequests": {"k1": QUESTION}, "requestState": "st8"}
+        asked = {
+            "resultType": "input_required",
+            "inputRequests": {"k1": QUESTION},
+            "requestState": "st8",
+        }
         write(id=number, result=asked)
         return
     text = json.dumps([params.get("inputResponses"), params.get("requestState")])
@@ -60,14 +64,21 @@ def answer(number: Any, method: str, params: dict[str, Any]) -> None:
     """Answer a request."""
     if method == "initialize" or params.get("_meta", {}).get(f"{PREFIX}protocolVersion") != VERSION:
         data = {"supported": [VERSION]}
-        write(id=number, error={"code": -32022, "message": "Unsupported protocol version", "data": data})
+        write(
+            id=number,
+            error={"code": -32022, "message": "Unsupported protocol version", "data": data},
+        )
     elif method == "server/discover":
         write(id=number, result=DISCOVERED)
     elif method == "tools/list":
         write(id=number, result={**CACHED, "tools": TOOLS})
     elif method == "subscriptions/listen":
         listens[number] = params["notifications"]
-        notice("notifications/subscriptions/acknowledged", number, notifications=params["notifications"])
+        notice(
+            "notifications/subscriptions/acknowledged",
+            number,
+            notifications=params["notifications"],
+        )
     elif method == "tools/call":
         call(number, params)
     else:

@@ -28,7 +28,13 @@ async def _call(client: Client, n: int, name: str, arguments: dict[str, Any]) ->
     except MCPError as error:
         return {"n": n, "name": name, "error": {"code": error.code, "message": str(error)}}
     text = "\n".join(getattr(item, "text", "") for item in result.content)
-    return {"n": n, "name": name, "isError": result.is_error, "text": text, "meta": result.meta or {}}
+    return {
+        "n": n,
+        "name": name,
+        "isError": result.is_error,
+        "text": text,
+        "meta": result.meta or {},
+    }
 
 
 async def run(era: str, plan: dict[str, Any], target: list[str]) -> None:

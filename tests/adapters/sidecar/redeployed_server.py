@@ -49,7 +49,9 @@ async def noting(scope: Any, receive: Any, send: Any) -> None:
             note(json.loads(event["body"]).get("method", "answer"))
         return event
 
-    await app(scope, heard if scope["type"] == "http" and scope["method"] == "POST" else receive, send)
+    await app(
+        scope, heard if scope["type"] == "http" and scope["method"] == "POST" else receive, send
+    )
 
 
 uvicorn.run(noting, host="127.0.0.1", port=int(PORT), log_level="critical")

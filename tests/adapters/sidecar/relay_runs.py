@@ -147,7 +147,9 @@ def _judge(world: World) -> None:
             raise BrokenError(f"{asked.kind} ran, and is told as not executed")
     opened = 0 if world.is_modern else len(world.people)
     if world.finished != len(world.all) + opened:
-        raise BrokenError(f"{len(world.all)} requests and {opened} openings, {world.finished} records")
+        raise BrokenError(
+            f"{len(world.all)} requests and {opened} openings, {world.finished} records"
+        )
     if not world.is_modern and world.news != world.news_due:
         raise BrokenError(f"{world.news_due} changes of the list of tools, {world.news} told")
     state, calls = world.relay._state, world.relay._calls

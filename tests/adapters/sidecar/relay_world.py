@@ -82,7 +82,8 @@ class Person:
         world = self.world
         if received.is_request:
             world.after(
-                0.1, lambda: world.from_client(self, message.result(received.id, {"by": self.number}))
+                0.1,
+                lambda: world.from_client(self, message.result(received.id, {"by": self.number})),
             )
         if not received.is_answer or received.id == "init":
             return
@@ -122,7 +123,9 @@ class World:
         )
         self.trusts = rng.random() < 0.5
         self.has_proxy = random.Random(f"proxy {seed}").random() < 0.5
-        where: dict[str, Any] = {"url": "http://127.0.0.1:1"} if self.is_url else {"command": ("s",)}
+        where: dict[str, Any] = (
+            {"url": "http://127.0.0.1:1"} if self.is_url else {"command": ("s",)}
+        )
         self.options = Sidecar(
             **where,
             patience=rng.choice([3, 10, 30]),
@@ -133,7 +136,9 @@ class World:
             concurrency=rng.choice([{}, {"order": 1}, {"*": 2, "put": 1}]),
             start_timeout=20,
         )
-        self.relay = Relay(self.options, random.Random(seed), lambda: "now", is_shared=self.is_shared)
+        self.relay = Relay(
+            self.options, random.Random(seed), lambda: "now", is_shared=self.is_shared
+        )
         self.people: list[Person] = []
         self.all: list[Asked] = []
         self.under_way: dict[tuple[int, Any], Asked] = {}  # by session and id
@@ -174,7 +179,9 @@ class World:
                     pass
                 case Note(record, _):
                     self.finished += record["event"] == "call_finished"
-                    self.news += record["event"] == "list_changed" and record["list"] == "tools/list"
+                    self.news += (
+                        record["event"] == "list_changed" and record["list"] == "tools/list"
+                    )
 
     def from_client(self, person: Person, received: Message) -> None:
         """A client says something, if it is still there."""
@@ -208,7 +215,9 @@ class World:
         """A connection is made: a child may fail to start, or be slow; over HTTP there is nothing to start."""
         self.run.sessions += 1
         roll = self.rng.random() if self.faults and not self.is_url else 1.0
-        delay = 0.0 if self.is_url else self.rng.choice([0.05, 0.5, 2.0, 25.0 if self.faults else 1.0])
+        delay = (
+            0.0 if self.is_url else self.rng.choice([0.05, 0.5, 2.0, 25.0 if self.faults else 1.0])
+        )
 
         def begin() -> None:
             if session in self.gone:
@@ -235,7 +244,12 @@ class World:
                 is_unsent = asked.sends[-1][1] == "on the way"
                 if is_unsent and self.rng.random() < 0.5:
                     asked.sends[-1][1] = "no"
-                    self.tell(self.relay.unanswered, session, own, attrs.evolve(loss, executed=Executed.NO))
+                    self.tell(
+                        self.relay.unanswered,
+                        session,
+                        own,
+                        attrs.evolve(loss, executed=Executed.NO),
+                    )
                 else:
                     asked.sends[-1][1] = "maybe"
         self.tell(self.relay.lost, session, loss)
@@ -305,13 +319,18 @@ class World:
     def tools_of(self, session: int) -> list[dict[str, Any]]:
         """Return what a session's server lists."""
         version = self.alive[session] % 3
-        return [*TOOLS, *([tool("extra")] if version == 1 else [tool("more")] if version == 2 else [])]
+        return [
+            *TOOLS,
+            *([tool("extra")] if version == 1 else [tool("more")] if version == 2 else []),
+        ]
 
     def work(self, session: int, received: Message, asked: Asked) -> None:
         """A client's request: its effect, then its answer, or a loss on either side of it."""
         roll = self.rng.random() if self.faults else 1.0
         if roll < 0.06 and self.is_url:
-            no = Loss(reason="HTTP 429", executed=Executed.NO, retry_after=self.rng.choice([None, 1, 50]))
+            no = Loss(
+                reason="HTTP 429", executed=Executed.NO, retry_after=self.rng.choice([None, 1, 50])
+            )
             self.unanswered(session, received, no)
             return
         if roll < 0.12:
@@ -336,11 +355,14 @@ class World:
         """The server reports progress, and asks the client something."""
         token = received.meta.get("progressToken")
         if token is not None:
-            note = message.notification("notifications/progress", {"progressToken": token, "progress": 1})
+            note = message.notification(
+                "notifications/progress", {"progressToken": token, "progress": 1}
+            )
             self.after(0.01, lambda: self.say(session, note, received.id))
         if not self.is_modern:
             self.after(
-                0.01, lambda: self.say(session, message.request("q", "sampling/createMessage", {}), None)
+                0.01,
+                lambda: self.say(session, message.request("q", "sampling/createMessage", {}), None),
             )
 
     def say(self, session: int, received: Message, about: Any) -> None:
@@ -351,7 +373,9 @@ class World:
     def break_off(self, session: int, received: Message) -> None:
         """The answer does not come: the child dies, or the stream is cut."""
         if self.is_url:
-            self.unanswered(session, received, self.rng.choice([AWAY, CUT, Loss(reason="HTTP 500")]))
+            self.unanswered(
+                session, received, self.rng.choice([AWAY, CUT, Loss(reason="HTTP 500")])
+            )
         else:
             self.end(session, DIED)
 
@@ -385,7 +409,9 @@ class World:
         if asked.reported == "unknown" and all(fate == "no" for _, fate in asked.sends):
             raise BrokenError(f"{asked.kind} provably did not run, and is told as unknown")
         if asked.kind != "list" and received.result.get("marker", asked.marker) != asked.marker:
-            raise BrokenError(f"the answer to {received.result['marker']} as the answer to {asked.marker}")
+            raise BrokenError(
+                f"the answer to {received.result['marker']} as the answer to {asked.marker}"
+            )
         if (
             asked.reported == "answered"
             and asked.kind != "list"

@@ -23,9 +23,13 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
 }
 _TOOLS = [
-    {"name": name, "inputSchema": {"type": "object"}} for name in ("echo", "now", "progress", "roots", "hold")
+    {"name": name, "inputSchema": {"type": "object"}}
+    for name in ("echo", "now", "progress", "roots", "hold")
 ]
-_INFO = {"serverInfo": {"name": "scripted", "version": "1"}, "capabilities": {"tools": {}, "logging": {}}}
+_INFO = {
+    "serverInfo": {"name": "scripted", "version": "1"},
+    "capabilities": {"tools": {}, "logging": {}},
+}
 
 
 class ScriptedRelay:
@@ -123,16 +127,22 @@ class Front:
 
     async def post(self, body, session=None, **headers):
         """POST a message; the response, read to its end."""
-        return await self.http.post(self.url, content=_text(body), headers=_headers(session, headers))
+        return await self.http.post(
+            self.url, content=_text(body), headers=_headers(session, headers)
+        )
 
     def stream(self, method, body=None, session=None, **headers):
         """The same, as a context manager whose response is read by the caller."""
         content = None if body is None else _text(body)
-        return self.http.stream(method, self.url, content=content, headers=_headers(session, headers))
+        return self.http.stream(
+            method, self.url, content=content, headers=_headers(session, headers)
+        )
 
     async def open(self, version="2025-11-25"):
         """Begin a session; its id."""
-        response = await self.post(request(0, "initialize", protocolVersion=version, capabilities={}))
+        response = await self.post(
+            request(0, "initialize", protocolVersion=version, capabilities={})
+        )
         assert response.status_code == 200
         return response.headers["mcp-session-id"]
 
@@ -178,10 +188,14 @@ def events(text):
     found = []
     for block in text.split("\r\n\r\n"):
         fields = dict(
-            line.split(": ", 1) for line in block.split("\r\n") if line[:1] not in {"", ":"} and ": " in line
+            line.split(": ", 1)
+            for line in block.split("\r\n")
+            if line[:1] not in {"", ":"} and ": " in line
         )
         if "data" in fields or "id" in fields:
-            found.append((fields.get("id"), json.loads(fields["data"]) if fields.get("data") else None))
+            found.append(
+                (fields.get("id"), json.loads(fields["data"]) if fields.get("data") else None)
+            )
     return found
 
 
@@ -190,7 +204,9 @@ def answer_of(response):
     if response.headers["content-type"].startswith("application/json"):
         return response.json()
     return next(
-        message for _, message in reversed(events(response.text)) if message and "method" not in message
+        message
+        for _, message in reversed(events(response.text))
+        if message and "method" not in message
     )
 
 

@@ -32,7 +32,9 @@ ROOT = Path(__file__).parents[3]
 LOCKS = Path(__file__).with_name("locks")
 NODE_PEERS = ROOT / "tests" / "node"  # installed by `npm ci` there, as for other tests
 SETS = {
-    "servers": LOCKS / "servers" / "package-lock.json",  # filesystem, memory, the conformance suite, Node 22
+    "servers": LOCKS
+    / "servers"
+    / "package-lock.json",  # filesystem, memory, the conformance suite, Node 22
     "inspector": LOCKS / "inspector" / "package-lock.json",
     "python": LOCKS / "python.txt",  # git, time, sqlite: all of them need mcp < 2
     "sdk": LOCKS / "sdk.txt",  # the Python SDK's own server for the conformance suite
@@ -44,7 +46,10 @@ QUIETLY = ("-q", "--disable-pip-version-check")
 
 def folder(name: str) -> Path:
     """Where a set is, or would be."""
-    home = os.environ.get("RESILIENT_BRIDGE_MCP_SERVERS") or Path.home() / ".cache" / "resilient-bridge-mcp"
+    home = (
+        os.environ.get("RESILIENT_BRIDGE_MCP_SERVERS")
+        or Path.home() / ".cache" / "resilient-bridge-mcp"
+    )
     lock = SETS[name].read_bytes() + platform.python_version().encode()
     return Path(home).absolute() / f"{name}-{sha256(lock).hexdigest()[:12]}"
 
@@ -55,7 +60,11 @@ def missing(name: str) -> str | None:
         if shutil.which("node") is None:
             return "node is not on the PATH"
         is_there = (NODE_PEERS / "node_modules" / "@modelcontextprotocol" / "sdk").is_dir()
-        return None if is_there else "npm's @modelcontextprotocol/sdk is missing: run `npm ci` in tests/node"
+        return (
+            None
+            if is_there
+            else "npm's @modelcontextprotocol/sdk is missing: run `npm ci` in tests/node"
+        )
     if folder(name).is_dir():
         return None
     return f"{name} is not installed: run `python -m tests.adapters.sidecar.servers {name}`"
@@ -100,7 +109,8 @@ def _install_npm(target: Path, lock: Path) -> None:
 def _install_python(target: Path, lock: Path) -> None:
     """Into a folder, without an environment: it takes half the time, and a folder may be renamed."""
     subprocess.run(
-        [*PIP, "install", *QUIETLY, "--no-compile", "--no-deps", "--target", target, "-r", lock], check=True
+        [*PIP, "install", *QUIETLY, "--no-compile", "--no-deps", "--target", target, "-r", lock],
+        check=True,
     )
 
 
@@ -108,11 +118,23 @@ def _extract_everything(target: Path) -> None:
     """The SDK's everything-server is in no wheel, only in the source distribution."""
     wanted = next(line for line in SETS["sdk"].read_text().splitlines() if line.startswith("mcp=="))
     with tempfile.TemporaryDirectory() as fresh:
-        command = [*PIP, "download", *QUIETLY, "--no-deps", "--no-binary", "mcp", "-d", fresh, wanted]
+        command = [
+            *PIP,
+            "download",
+            *QUIETLY,
+            "--no-deps",
+            "--no-binary",
+            "mcp",
+            "-d",
+            fresh,
+            wanted,
+        ]
         subprocess.run(command, check=True)
         (archive,) = Path(fresh).iterdir()
         with tarfile.open(archive) as packed:
-            safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # since Python 3.11.4
+            safely = (
+                {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            )  # since Python 3.11.4
             packed.extractall(fresh, **safely)
         (found,) = Path(fresh).glob("*/examples/servers/everything-server/mcp_everything_server")
         shutil.copytree(found, target / found.name)
@@ -181,7 +203,9 @@ def sqlite(database: Path) -> Command:
 # ---- clients -----------------------------------------------------------------------------------------------------------
 def inspector(*command: str) -> Command:
     """The inspector's command line: append `--method tools/list`, or `--method tools/call --tool-name NAME --tool-arg KEY=VALUE`."""
-    program = _node_program("inspector", "@modelcontextprotocol/inspector/clients/launcher/build/index.js")
+    program = _node_program(
+        "inspector", "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
+    )
     return (node22(), program, "--cli", *command)
 
 
@@ -205,7 +229,9 @@ def conformance_server(port: int | None = None) -> Command:
 def sdk_server(port: int | None = None) -> Command:
     """The Python SDK's own server for the suite: over HTTP as it comes, at /mcp of a port; or over stdio, for which it has no option."""
     over_stdio = "from mcp_everything_server.server import mcp; mcp.run(transport='stdio')"
-    how = ("-c", over_stdio) if port is None else ("-m", "mcp_everything_server", "--port", str(port))
+    how = (
+        ("-c", over_stdio) if port is None else ("-m", "mcp_everything_server", "--port", str(port))
+    )
     return ("env", f"PYTHONPATH={folder('sdk')}", sys.executable, "-W", "ignore", *how)
 
 
@@ -213,12 +239,16 @@ def conformance(url: str, directory: Path, *arguments: str) -> tuple[int, int, s
     """Run the suite against a server; the checks that passed and failed, and all that it printed."""
     program = _node_program("servers", "@modelcontextprotocol/conformance/dist/index.js")
     command = [node22(), program, "server", "--url", url, *arguments]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, timeout=300, check=False
+    )
     printed = re.sub(r"\x1b\[\d+m", "", done.stdout + done.stderr)
     of_all, of_one = r"^Total: (\d+) passed, (\d+) failed", r"^Passed: (\d+)/\d+, (\d+) failed"
     total = re.search(of_all, printed, re.MULTILINE) or re.search(of_one, printed, re.MULTILINE)
     if total is None:
-        raise AssertionError(f"the suite ended with {done.returncode} and no total:\n{printed[-3000:]}")
+        raise AssertionError(
+            f"the suite ended with {done.returncode} and no total:\n{printed[-3000:]}"
+        )
     return int(total[1]), int(total[2]), printed
 
 

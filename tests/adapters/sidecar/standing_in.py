@@ -32,7 +32,11 @@ PREFIX = "io.github.resilient-bridge"
 
 def stands_in_for(target: Sequence[str] | str, *options: str) -> tuple[str, ...]:
     """The command of a sidecar over stdio, for a server's command or URL."""
-    return (*PROGRAM, *options, target) if isinstance(target, str) else (*PROGRAM, *options, "--", *target)
+    return (
+        (*PROGRAM, *options, target)
+        if isinstance(target, str)
+        else (*PROGRAM, *options, "--", *target)
+    )
 
 
 @contextmanager
@@ -53,11 +57,15 @@ class Listening:
 
 
 @contextmanager
-def listening(target: Sequence[str] | str, *options: str, token: bool = False) -> Iterator[Listening]:
+def listening(
+    target: Sequence[str] | str, *options: str, token: bool = False
+) -> Iterator[Listening]:
     """A sidecar over HTTP; without a token unless the test wants one."""
     guard = () if token else ("--no-token",)
     command = stands_in_for(target, "--http", "127.0.0.1:0", *guard, *options)
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    ) as process:
         lines: list[str] = []
         ready = threading.Event()
 
@@ -73,7 +81,9 @@ def listening(target: Sequence[str] | str, *options: str, token: bool = False) -
         thread.start()
         try:
             assert ready.wait(30), lines
-            url = next(found[1] for line in lines if (found := re.search(r"serving at (\S+)", line)))
+            url = next(
+                found[1] for line in lines if (found := re.search(r"serving at (\S+)", line))
+            )
             yield Listening(url, process, lines)
         finally:
             process.terminate()

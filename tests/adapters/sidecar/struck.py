@@ -118,7 +118,10 @@ KILLED = {
     ),
     "git": Killed(
         servers.git,
-        lambda folder, marker: ("git_create_branch", {"repo_path": str(folder), "branch_name": marker}),
+        lambda folder, marker: (
+            "git_create_branch",
+            {"repo_path": str(folder), "branch_name": marker},
+        ),
         lambda folder: ("git_status", {"repo_path": str(folder)}),
         _branches,
         _repository,
@@ -193,7 +196,9 @@ def _calls_of(label: str, calls: int) -> str:
 
 
 def _run_client(command: servers.Command) -> list[dict[str, Any]]:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, cwd=servers.ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=900, check=False, cwd=servers.ROOT
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line) for line in done.stdout.splitlines()][1:]
 
@@ -229,7 +234,9 @@ def shared(folder: Path, seed: int, calls: int) -> Tally:
     each = calls // len(CLIENTS) // 4 * 4
     with listening(trap.command, "--shared", *EAGER) as sidecar, ThreadPoolExecutor() as threads:
         url = sidecar.url
-        done = threads.map(lambda name: _run_client(CLIENTS[name](_calls_of(name, each), url)), CLIENTS)
+        done = threads.map(
+            lambda name: _run_client(CLIENTS[name](_calls_of(name, each), url)), CLIENTS
+        )
         lines = dict(zip(CLIENTS, done, strict=True))
     return _sum_up(trap, lines, each * len(CLIENTS), Tally())
 
@@ -247,12 +254,18 @@ def _sum_up(trap: Trap, lines: dict[str, list[dict[str, Any]]], calls: int, tall
 
 # ---- all of it ---------------------------------------------------------------------------------------------------------
 Run = Callable[[Path, int, int], Tally]
-RUNS: dict[str, tuple[Run, int, int]] = {  # what is run, how many calls in the campaign, and in a sample
+RUNS: dict[
+    str, tuple[Run, int, int]
+] = {  # what is run, how many calls in the campaign, and in a sample
     "sqlite, killed": (lambda *rest: killed("sqlite", *rest), 640, 8),
     "filesystem, killed": (lambda *rest: killed("filesystem", *rest), 300, 10),
     "git, killed": (lambda *rest: killed("git", *rest), 100, 6),
     **{
-        f"{client}, {wire}": (lambda *rest, client=client, wire=wire: by_plan(client, wire, *rest), 220, 16)
+        f"{client}, {wire}": (
+            lambda *rest, client=client, wire=wire: by_plan(client, wire, *rest),
+            220,
+            16,
+        )
         for client in CLIENTS
         for wire in ("stdio", "http")
     },
@@ -272,7 +285,9 @@ def main() -> None:
             tally = run(Path(folder), 16, calls)
         counts = [tally.outcomes[outcome] for outcome in ("answered", "unknown", "not_executed")]
         numbers = [tally.calls, tally.faults, *counts, len(tally.wrong)]
-        sys.stdout.write(f"| {name} | {' | '.join(map(str, numbers))} | {time.monotonic() - begin:.0f} s |\n")
+        sys.stdout.write(
+            f"| {name} | {' | '.join(map(str, numbers))} | {time.monotonic() - begin:.0f} s |\n"
+        )
         sys.stdout.flush()
         for line in tally.wrong:
             sys.stderr.write(f"{name}: {line}\n")

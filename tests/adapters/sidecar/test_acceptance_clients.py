@@ -46,7 +46,9 @@ def test_nothing_reaches_the_wrong_client(tmp_path):
         striker = threading.Thread(target=strike)
         with ThreadPoolExecutor(CLIENTS) as threads:
             striker.start()
-            talks = list(threads.map(lambda number: _talk(sidecar.url, number, striker), range(CLIENTS)))
+            talks = list(
+                threads.map(lambda number: _talk(sidecar.url, number, striker), range(CLIENTS))
+            )
         is_over.set()
         striker.join()
     outcomes = [outcome for talk in talks for outcome in talk]
@@ -88,10 +90,16 @@ def test_who_may_not_come_in_stays_out_and_no_secret_is_shown(tmp_path, monkeypa
     events = tmp_path / "events.jsonl"
     options = ("--events", str(events), "--header", "Authorization: Bearer env:TEA_TOKEN")
     with listening(
-        "http://user:hunter2secret@127.0.0.1:9/mcp?key=verysecret", *options, "--patience", "0.2", token=True
+        "http://user:hunter2secret@127.0.0.1:9/mcp?key=verysecret",
+        *options,
+        "--patience",
+        "0.2",
+        token=True,
     ) as sidecar:
         token = next(
-            found[1] for line in sidecar.lines if (found := re.search(r"token for clients: (\S+)", line))
+            found[1]
+            for line in sidecar.lines
+            if (found := re.search(r"token for clients: (\S+)", line))
         )
         opening = {
             "protocolVersion": "2025-11-25",
@@ -142,7 +150,11 @@ def _ask(url, method, path, headers, body):
             method,
             path,
             body,
-            {"Accept": "application/json, text/event-stream", "Content-Type": "application/json", **headers},
+            {
+                "Accept": "application/json, text/event-stream",
+                "Content-Type": "application/json",
+                **headers,
+            },
         )
         response = connection.getresponse()
         return response.status, response.read()

@@ -74,7 +74,9 @@ def test_an_idempotent_write_is_not_repeated_after_a_later_call(tmp_path):
     trap = Trap(tmp_path / "effects.jsonl", plan=["after", "answer", "hang", "after"])
     with behind(trap.command, "--trust-hints") as client:
         client.request("tools/list", {})
-        assert outcome_of(client.call("put", {"marker": "a", "key": "k", "value": "1"})) == "answered"
+        assert (
+            outcome_of(client.call("put", {"marker": "a", "key": "k", "value": "1"})) == "answered"
+        )
         first = client.begin(
             "tools/call", {"name": "put", "arguments": {"marker": "b", "key": "k", "value": "2"}}
         )
@@ -105,5 +107,12 @@ def test_the_inspector_uses_the_time_server_through_the_sidecar():
 
     tools = inspect("--method", "tools/list")["tools"]
     assert [tool["name"] for tool in tools] == ["get_current_time", "convert_time"]
-    call = ("--method", "tools/call", "--tool-name", "get_current_time", "--tool-arg", "timezone=UTC")
+    call = (
+        "--method",
+        "tools/call",
+        "--tool-name",
+        "get_current_time",
+        "--tool-arg",
+        "timezone=UTC",
+    )
     assert "UTC" in inspect(*call)["content"][0]["text"]

@@ -17,9 +17,20 @@ pytestmark = [pytest.mark.real, pytest.mark.server, pytest.mark.requirement("X4"
 
 def doctor(*target: str) -> dict:
     """What it prints as JSON, and its exit code."""
-    program = (sys.executable, "-m", "resilient_bridge", "doctor", "--seconds", "40", "--json", "--mcp")
+    program = (
+        sys.executable,
+        "-m",
+        "resilient_bridge",
+        "doctor",
+        "--seconds",
+        "40",
+        "--json",
+        "--mcp",
+    )
     command = (*program, *target)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=servers.ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, cwd=servers.ROOT
+    )
     found = json.loads(done.stdout)
     assert found["exit_code"] == done.returncode
     return found

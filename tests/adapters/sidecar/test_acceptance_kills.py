@@ -21,7 +21,9 @@ NEEDS = {
 def _rows():
     for name in RUNS:
         needed = NEEDS.get(name.replace(",", " ").split()[0], [])
-        yield pytest.param(name, marks=[servers.needs(*needed)], id=name.replace(", ", "-").replace(" ", "-"))
+        yield pytest.param(
+            name, marks=[servers.needs(*needed)], id=name.replace(", ", "-").replace(" ", "-")
+        )
 
 
 @pytest.mark.parametrize("name", list(_rows()))

@@ -47,12 +47,22 @@ def _commands(tmp_path):
     shell = " ".join(f"'{word}'" for word in trap)
     return {
         "plain": (trap, HEEDS),
-        "sh": (("sh", "-c", f"{shell}; true"), HEEDS),  # the shell stays: it has something to do afterwards
+        "sh": (
+            ("sh", "-c", f"{shell}; true"),
+            HEEDS,
+        ),  # the shell stays: it has something to do afterwards
         "npx": (("npx", "--no-install", "-c", shell), HEEDS),
         "stubborn": ((sys.executable, "-c", STUBBORN), IGNORES),
         "everything-sh": (("sh", "-c", f"{shlex.join(everything)}; true"), HEEDS),
         "everything-npx": (
-            ("npx", "--prefix", str(servers.NODE_PEERS), "--no-install", "mcp-server-everything", "stdio"),
+            (
+                "npx",
+                "--prefix",
+                str(servers.NODE_PEERS),
+                "--no-install",
+                "mcp-server-everything",
+                "stdio",
+            ),
             HEEDS,
         ),
         "filesystem-sh": (("sh", "-c", f"{shlex.join(filesystem)}; true"), HEEDS),
@@ -104,14 +114,17 @@ def test_no_process_of_the_tree_remains(kind, end, tmp_path):
     """After 5 s (and with -9, of a server that heeds the end of its input) none is there; the exit code is 0 unless we were killed."""
     command, _ = _commands(tmp_path)[kind]
     pipe = subprocess.PIPE
-    with subprocess.Popen(stands_in_for(command, "--quiet"), stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen(
+        stands_in_for(command, "--quiet"), stdin=pipe, stdout=pipe, text=True
+    ) as process:
         opening = {
             "protocolVersion": "2025-11-25",
             "capabilities": {},
             "clientInfo": {"name": "c", "version": "1"},
         }
         process.stdin.write(
-            json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening}) + "\n"
+            json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opening})
+            + "\n"
         )
         process.stdin.flush()
         assert "result" in json.loads(process.stdout.readline())

@@ -61,7 +61,9 @@ def test_a_crash_loop_is_bounded_reported_and_recovered_from(tmp_path):
         assert cpu_seconds(sidecar) - before < 0.5
         assert len(starts.read_text().splitlines()) <= 8
         config.touch()
-        until(lambda: outcome_of(client.call("order", {"marker": "d", "item": ""})) == "answered", 20)
+        until(
+            lambda: outcome_of(client.call("order", {"marker": "d", "item": ""})) == "answered", 20
+        )
     assert trap.ran("a") == trap.ran("d") == 1
     assert trap.ran("b") == trap.ran("c") == 0
 

@@ -38,7 +38,11 @@ def test_progress_keeps_a_client_patient_while_the_server_is_away(away, tmp_path
         client.call("order", {"marker": "a", "item": ""})
         until(lambda: is_refused(url))
         heard.append(time.monotonic())
-        params = {"name": "order", "arguments": {"marker": "b", "item": ""}, "_meta": {"progressToken": "t"}}
+        params = {
+            "name": "order",
+            "arguments": {"marker": "b", "item": ""},
+            "_meta": {"progressToken": "t"},
+        }
         call = client.begin("tools/call", params)
         count = 0
         while not call.done():
@@ -91,7 +95,9 @@ def test_the_health_of_a_server_that_stays_away_is_down(tmp_path):
         assert health_of(sidecar.url) == (200, {"status": "ok"})
         client.call("order", {"marker": "a", "item": ""})
         until(lambda: is_refused(url))
-        call = client.begin("tools/call", {"name": "order", "arguments": {"marker": "b", "item": ""}})
+        call = client.begin(
+            "tools/call", {"name": "order", "arguments": {"marker": "b", "item": ""}}
+        )
         until(lambda: health_of(sidecar.url)[0] == 503, 3, "down")
         while not call.done():
             assert health_of(sidecar.url) == (503, {"status": "down"})
@@ -113,14 +119,18 @@ def test_a_call_that_is_cancelled_while_it_waits_is_never_sent(tmp_path):
 
         client.call("order", {"marker": "a", "item": ""})
         until(lambda: is_refused(url))
-        call = client.begin("tools/call", {"name": "order", "arguments": {"marker": "b", "item": ""}}, "b")
+        call = client.begin(
+            "tools/call", {"name": "order", "arguments": {"marker": "b", "item": ""}}, "b"
+        )
         # While it is tried it is under way, and may have run for all that anybody knows; the tries are a second and more apart by and by.
         until(is_quiet, what="a pause between two tries")
         client.notify("notifications/cancelled", {"requestId": "b"})
         assert outcome_of(client.call("order", {"marker": "c", "item": ""})) == "answered"
         assert not call.done()
     assert [trap.ran(marker) for marker in "abc"] == [1, 0, 1]
-    (cancelled,) = [one for one in records(events, "call_finished") if one["outcome"] == "cancelled"]
+    (cancelled,) = [
+        one for one in records(events, "call_finished") if one["outcome"] == "cancelled"
+    ]
     assert cancelled["was_sent"] is False
 
 

@@ -56,7 +56,10 @@ def _killed_while_asking(client, sidecar, method):
     assert kill_server(sidecar)
     assert outcome_of(call.result(2)) == "unknown"
     assert client.wait_for(
-        lambda: number in [notice["requestId"] for notice in client.notified("notifications/cancelled")], 2
+        lambda: (
+            number in [notice["requestId"] for notice in client.notified("notifications/cancelled")]
+        ),
+        2,
     )
     may_answer.set()  # the person's answer comes late
     client.answers[method] = lambda _: ANSWERS[method]
@@ -69,14 +72,17 @@ def _killed_while_asking(client, sidecar, method):
 def test_the_everything_server_asks_through_the_sidecar():
     """Sampling, elicitation and roots of a server that we did not write reach the client, and its answers reach the server."""
     with behind(
-        servers.everything(), capabilities={"sampling": {}, "elicitation": {}, "roots": {"listChanged": True}}
+        servers.everything(),
+        capabilities={"sampling": {}, "elicitation": {}, "roots": {"listChanged": True}},
     ) as client:
         client.answers["roots/list"] = lambda _: {"roots": [{"uri": "file:///tea", "name": "tea"}]}
         client.answers["sampling/createMessage"] = lambda _: {
             "role": "assistant", "content": {"type": "text", "text": "forty-two"}, "model": "m",
         }  # fmt: skip
         client.answers["elicitation/create"] = lambda _: {"action": "decline"}
-        client.wait_for(lambda: any(request["method"] == "roots/list" for request in client.requests))
+        client.wait_for(
+            lambda: any(request["method"] == "roots/list" for request in client.requests)
+        )
         sampled = client.call("trigger-sampling-request", {"prompt": "p", "maxTokens": 9})
         assert "forty-two" in str(sampled["result"]["content"])
         elicited = client.call("trigger-elicitation-request")

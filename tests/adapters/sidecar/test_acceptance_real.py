@@ -55,7 +55,9 @@ READS = [
 
 @pytest.mark.requirement("X6")
 @servers.needs("node")
-@pytest.mark.parametrize(("client", "options", "wanted"), READS, ids=["untrusted", "trusted", "named"])
+@pytest.mark.parametrize(
+    ("client", "options", "wanted"), READS, ids=["untrusted", "trusted", "named"]
+)
 def test_a_read_of_the_everything_server_at_a_url_is_repeated_with_trust_only(
     client, options, wanted, tmp_path
 ):
@@ -67,7 +69,9 @@ def test_a_read_of_the_everything_server_at_a_url_is_repeated_with_trust_only(
         command = servers.everything(port.number)
         first.enter_context(deployed(command, port.number, log))
         url = f"http://127.0.0.1:{port.number}/mcp"
-        with paced(client, {"calls": [echo, operation, echo]}, *stands_in_for(url, *options)) as one:
+        with paced(
+            client, {"calls": [echo, operation, echo]}, *stands_in_for(url, *options)
+        ) as one:
             assert outcome_of_line(one.call()) == "answered"
             posted = log.read_text().count(POSTED)
             one.begin()
@@ -83,12 +87,18 @@ def test_a_read_of_the_everything_server_at_a_url_is_repeated_with_trust_only(
 @pytest.mark.requirement("X5")
 @servers.needs("node", "servers")
 @each_client("typescript")
-def test_the_filesystem_server_without_its_folder_is_a_crash_loop_until_it_is_mended(client, tmp_path):
+def test_the_filesystem_server_without_its_folder_is_a_crash_loop_until_it_is_mended(
+    client, tmp_path
+):
     """It ends at once while its folder is missing: calls fail at once with its own words, its starts are few, and it is there again with the folder."""
     folder, moved = tmp_path / "data", tmp_path / "moved"
     folder.mkdir()
     events = tmp_path / "events.jsonl"
-    write = {"name": "write_file", "arguments": {"path": f"{folder}/m-{{n}}", "content": "tea"}, "times": 250}
+    write = {
+        "name": "write_file",
+        "arguments": {"path": f"{folder}/m-{{n}}", "content": "tea"},
+        "times": 250,
+    }
     command = stands_in_for(servers.filesystem(folder), "--circuit", "3/2", "--events", str(events))
     with paced(client, {"calls": [write]}, *command) as one:
         assert outcome_of_line(one.call()) == "answered"
@@ -133,7 +143,11 @@ def test_a_query_that_kills_the_sqlite_server_is_sent_once(client, tmp_path):
     with paced(
         client, {"calls": [create, *calls[1:]]}, *stands_in_for(limited, "--events", str(events))
     ) as one:
-        assert [outcome_of_line(one.call()) for _ in range(3)] == ["answered", "unknown", "answered"]
+        assert [outcome_of_line(one.call()) for _ in range(3)] == [
+            "answered",
+            "unknown",
+            "answered",
+        ]
     (call,) = [one for one in records(events, "call_finished") if one.get("outcome") == "unknown"]
     assert call["sends"] == 1
     assert len(records(events, "server_lost")) == 1
@@ -149,11 +163,18 @@ TWENTY = 20
 async def test_twenty_clients_of_the_python_sdk_share_the_everything_server(kills, tmp_path):
     """Both eras, one server that is killed again and again: each answer has the marker of the client that asked, and all get answers."""
     with listening(
-        servers.everything(), "--shared", "--circuit", "100/1", "--events", str(tmp_path / "e.jsonl")
+        servers.everything(),
+        "--shared",
+        "--circuit",
+        "100/1",
+        "--events",
+        str(tmp_path / "e.jsonl"),
     ) as sidecar:
         is_over = asyncio.Event()
         talks = [
-            asyncio.create_task(_talk(sidecar.url, number, is_over, "legacy" if number % 2 else "auto"))
+            asyncio.create_task(
+                _talk(sidecar.url, number, is_over, "legacy" if number % 2 else "auto")
+            )
             for number in range(TWENTY)
         ]
         rng, killed = random.Random(16), 0
@@ -193,9 +214,13 @@ async def _talk(url, number, is_over, era):
 @pytest.mark.requirement("X5")
 @servers.needs("node")
 @pytest.mark.parametrize(
-    ("away", "timeout"), [(7.5, 6), pytest.param(20, 10, marks=pytest.mark.campaign)], ids=["7.5s", "20s"]
+    ("away", "timeout"),
+    [(7.5, 6), pytest.param(20, 10, marks=pytest.mark.campaign)],
+    ids=["7.5s", "20s"],
 )
-def test_the_typescript_client_waits_longer_than_its_timeout_for_a_server_that_is_away(away, timeout):
+def test_the_typescript_client_waits_longer_than_its_timeout_for_a_server_that_is_away(
+    away, timeout
+):
     """Its timeout begins anew with each progress, so its call outlasts the timeout, and is made when the everything server is back."""
     calls = [{"name": "echo", "arguments": {"message": "m-{n}"}, "times": 2}]
     plan = {"calls": calls, "timeout": timeout, "renewed": True}

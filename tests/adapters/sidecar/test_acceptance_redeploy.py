@@ -37,7 +37,10 @@ def test_twenty_calls_wait_for_a_redeployed_server(tools, notices, tmp_path):
     logs = [tmp_path / "first.log", tmp_path / "second.log"]
     with Port() as port:
         url = f"http://127.0.0.1:{port.number}/mcp"
-        with deployed(_command(port.number, logs[0], "order", "look"), port.number), behind(url) as client:
+        with (
+            deployed(_command(port.number, logs[0], "order", "look"), port.number),
+            behind(url) as client,
+        ):
             client.request("tools/list", {})
             assert text_of(client.call("look", {"marker": "first"})) == "look: first"
             _redeploy(client, port.number, logs, tools, notices)
@@ -45,12 +48,15 @@ def test_twenty_calls_wait_for_a_redeployed_server(tools, notices, tmp_path):
 
 
 def _redeploy(client, port, logs, tools, notices):
-    connection = subprocess.run(["pgrep", "-f", str(logs[0])], capture_output=True, text=True, check=True)
+    connection = subprocess.run(
+        ["pgrep", "-f", str(logs[0])], capture_output=True, text=True, check=True
+    )
     for pid in connection.stdout.split():
         subprocess.run(["kill", "-9", pid], check=True)
     until(lambda: not _is_open(port), 10)
     waiting = [
-        client.begin("tools/call", {"name": "look", "arguments": {"marker": f"m-{n}"}}) for n in range(20)
+        client.begin("tools/call", {"name": "look", "arguments": {"marker": f"m-{n}"}})
+        for n in range(20)
     ]
     with deployed(_command(port, logs[1], *tools), port):
         answers = [text_of(one.result(30)) for one in waiting]
@@ -61,7 +67,9 @@ def _redeploy(client, port, logs, tools, notices):
         assert _methods(logs[1]).count("initialize") == 1
         order = client.call("order", {"marker": "last"})
         if notices:
-            assert client.wait_for(lambda: bool(client.notified("notifications/tools/list_changed")), 5)
+            assert client.wait_for(
+                lambda: bool(client.notified("notifications/tools/list_changed")), 5
+            )
             assert outcome_of(order) == "not_executed"
             assert "no longer has" in text_of(order)
             assert text_of(client.call("order_now", {"marker": "new"})) == "order_now: new"
@@ -94,6 +102,11 @@ def test_log_level_and_subscriptions_are_there_again():
             seen = client.request("example.com/seen")["result"]
             assert seen["level"] == "warning"
             assert sorted(seen["subscribed"]) == sorted(uris)
-            updated = lambda: sorted(one["uri"] for one in client.notified("notifications/resources/updated"))  # noqa: E731
+
+            def updated():
+                return sorted(
+                    one["uri"] for one in client.notified("notifications/resources/updated")
+                )
+
             assert client.wait_for(lambda: updated() == sorted(uris), 5), updated()
             client_block.__exit__(None, None, None)

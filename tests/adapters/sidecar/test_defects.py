@@ -45,7 +45,15 @@ def test_an_answer_that_is_no_message_names_its_request(frame):
 
 @pytest.mark.parametrize(
     ("id", "named"),
-    [('"7"', 7), ("7.0", 7), ("7", None), ('"seven"', None), ("7.5", None), ("null", None), ('"²"', None)],
+    [
+        ('"7"', 7),
+        ("7.0", 7),
+        ("7", None),
+        ('"seven"', None),
+        ("7.5", None),
+        ("null", None),
+        ('"²"', None),
+    ],
 )
 def test_an_answer_under_another_type_of_id_names_its_request(id, named):
     """Not under the right one, for that is no defect, nor under a text of the server's own."""

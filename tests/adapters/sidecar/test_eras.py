@@ -20,7 +20,15 @@ VERSION = "io.modelcontextprotocol/protocolVersion"
 
 def _server(name: str):
     mcp = pytest.importorskip("mcp")
-    arguments = ["-m", "resilient_bridge", "mcp", "--quiet", "--", sys.executable, str(FOLDER / name)]
+    arguments = [
+        "-m",
+        "resilient_bridge",
+        "mcp",
+        "--quiet",
+        "--",
+        sys.executable,
+        str(FOLDER / name),
+    ]
     return mcp.StdioServerParameters(
         command=sys.executable, args=arguments, env=dict(os.environ), cwd=FOLDER.parents[2]
     )
@@ -45,7 +53,9 @@ async def test_a_client_with_sessions_before_a_server_without():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of mcp: methods of an era that is going
         server = stdio_client(_server("modern_only_server.py"))
-        async with Client(server, mode="legacy", elicitation_callback=answer, message_handler=hear) as client:
+        async with Client(
+            server, mode="legacy", elicitation_callback=answer, message_handler=hear
+        ) as client:
             assert client.server_info.name == "mo"
             assert client.protocol_version == "2025-11-25"
             assert [tool.name for tool in (await client.list_tools()).tools] == ["ask", "touch"]
@@ -176,7 +186,9 @@ def test_requests_that_are_refused_together_are_all_sent_again():
     wire.refuse(second)
     opening = wire.sent[2]
     assert opening.method == "initialize"
-    wire.upstream.on_message(message.result(opening.id, {"capabilities": {}, "protocolVersion": "x"}), None)
+    wire.upstream.on_message(
+        message.result(opening.id, {"capabilities": {}, "protocolVersion": "x"}), None
+    )
     again = [one for one in wire.sent[3:] if one.is_request]
     assert [one.method for one in again] == ["tools/list", "prompts/list"]
     for one in again:
@@ -217,7 +229,9 @@ def test_a_loss_is_reported_for_the_clients_own_request():
     """A request that was sent again under another id is reported under the client's."""
     wire = _behind_a_modern_server()
     wire.upstream.send(message.request(2, "tools/call", {"name": "a"}))
-    wire.upstream.on_message(message.result(2, {"resultType": "input_required", "requestState": "s"}), None)
+    wire.upstream.on_message(
+        message.result(2, {"resultType": "input_required", "requestState": "s"}), None
+    )
     wire.upstream.on_unanswered(wire.sent[-1].id, Loss(reason="cut"))
     assert (wire.heard[-1].id, wire.heard[-1].error["message"]) == (2, "cut")
 
@@ -262,7 +276,9 @@ def test_a_subscription_is_acknowledged_when_the_server_has_accepted_it():
     ]
     wire.heard.clear()
     for uri in uris:
-        wire.upstream.on_message(message.notification("notifications/resources/updated", {"uri": uri}), None)
+        wire.upstream.on_message(
+            message.notification("notifications/resources/updated", {"uri": uri}), None
+        )
     assert [one.params["uri"] for one in wire.heard] == uris[:1]
 
 

@@ -94,7 +94,9 @@ async def test_sec3_lines_of_one_kind_have_a_rate(tmp_path):
     os.close(writing)
     with os.fdopen(reading, "rb") as rest:
         shown += rest.read()
-    assert [line.removeprefix("resilient-bridge mcp: ") for line in shown.decode().splitlines()] == [
+    assert [
+        line.removeprefix("resilient-bridge mcp: ") for line in shown.decode().splitlines()
+    ] == [
         "server: 0",
         "call 0",
         "server: 1",
@@ -110,7 +112,9 @@ async def test_sec3_lines_of_one_kind_have_a_rate(tmp_path):
     events = [record["event"] for record in records]
     assert events.count("call_finished") == 5
     assert events.count("stray_answer") == 2
-    assert [(record["of"], record["count"]) for record in records if record["event"] == "omitted"] == [
+    assert [
+        (record["of"], record["count"]) for record in records if record["event"] == "omitted"
+    ] == [
         ("line", 3),
         ("stray_answer", 3),
         ("call_finished", 3),

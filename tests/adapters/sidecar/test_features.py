@@ -66,10 +66,31 @@ def test_a_proxy_that_loses_something_is_found_out():
     """What goes through models loses fields, notifications and digits, and keeps the rest; the rows tell which."""
     found = rows([sys.executable, "-c", LOSSY, *COMMAND])
     assert {name for name, is_sound in found.items() if not is_sound} == {
-        *("server_info", "capabilities", "unknown_fields_of_initialize", "client_info_and_capabilities"),
-        *("pagination", "tools_with_unknown_fields_and_annotations", "prompts", "resources", "completion"),
-        *("unknown_params", "unknown_contents", "digits_of_numbers", "list_changed_and_resources_updated"),
-        *("progress_with_the_callers_token", "notifications_before_the_answer", "log_messages", "roots"),
+        *(
+            "server_info",
+            "capabilities",
+            "unknown_fields_of_initialize",
+            "client_info_and_capabilities",
+        ),
+        *(
+            "pagination",
+            "tools_with_unknown_fields_and_annotations",
+            "prompts",
+            "resources",
+            "completion",
+        ),
+        *(
+            "unknown_params",
+            "unknown_contents",
+            "digits_of_numbers",
+            "list_changed_and_resources_updated",
+        ),
+        *(
+            "progress_with_the_callers_token",
+            "notifications_before_the_answer",
+            "log_messages",
+            "roots",
+        ),
         "tasks",
     }
 

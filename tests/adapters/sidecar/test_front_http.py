@@ -50,7 +50,9 @@ async def test_a_session_begins_with_initialize_and_ends_with_delete():
     async with running() as front:
         session = await front.open()
         assert text_of(await front.post(call(1, "echo", "hello"), session)) == "hello"
-        accepted = await front.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, session)
+        accepted = await front.post(
+            {"jsonrpc": "2.0", "method": "notifications/initialized"}, session
+        )
         assert (accepted.status_code, accepted.content) == (202, b"")
         async with front.stream("DELETE", session=session) as ended:
             assert ended.status_code == 200
@@ -122,7 +124,8 @@ async def test_a_client_of_an_earlier_version_gets_no_event_without_data():
     async with running() as front:
         session = await front.open("2025-06-18")
         assert [
-            message["id"] for _, message in events((await front.post(call(7, "echo"), session)).text)
+            message["id"]
+            for _, message in events((await front.post(call(7, "echo"), session)).text)
         ] == [7]
 
 
@@ -139,7 +142,11 @@ async def test_what_belongs_to_a_request_goes_into_its_stream():
             lines = response.aiter_lines()
             [asked] = await next_messages(lines, 1)
             assert asked["method"] == "roots/list"
-            result = {"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": [{"uri": "file:///a"}]}}
+            result = {
+                "jsonrpc": "2.0",
+                "id": asked["id"],
+                "result": {"roots": [{"uri": "file:///a"}]},
+            }
             assert (await front.post(result, session)).status_code == 202
             [answer] = await next_messages(lines, 1)
         assert answer["result"]["content"][0]["text"] == "file:///a"
@@ -154,7 +161,10 @@ async def test_what_belongs_to_no_request_waits_for_the_get_stream():
         async with front.stream("GET", session=session) as response:
             lines = response.aiter_lines()
             client.deliver(rpc.notification("two"), None)
-            assert [message["method"] for message in await next_messages(lines, 2)] == ["one", "two"]
+            assert [message["method"] for message in await next_messages(lines, 2)] == [
+                "one",
+                "two",
+            ]
             async with front.stream("GET", session=session) as second:
                 assert second.status_code == 409
             client.deliver(rpc.notification("three"), None)
@@ -191,11 +201,18 @@ async def test_a_stream_that_was_cut_is_resumed():
         async with front.stream("GET", session=session, last_event_id=first[4:]) as response:
             relay.answer(client, held, "late")
             text = (await response.aread()).decode()
-        assert [message.get("method", "answer") for _, message in events(text)] == ["while away", "answer"]
+        assert [message.get("method", "answer") for _, message in events(text)] == [
+            "while away",
+            "answer",
+        ]
         assert not stream.has_messages
         # It can be read once more, from any event; in another session these ids mean nothing.
-        async with front.stream("GET", session=session, last_event_id=events(text)[0][0]) as response:
-            assert [message["id"] for _, message in events((await response.aread()).decode())] == [1]
+        async with front.stream(
+            "GET", session=session, last_event_id=events(text)[0][0]
+        ) as response:
+            assert [message["id"] for _, message in events((await response.aread()).decode())] == [
+                1
+            ]
         for last in ("9999-1", "x", "1-", "-", "1-2-3", "\u0663-\u0661"):
             async with front.stream("GET", session=other, last_event_id=last.encode()) as response:
                 assert response.status_code == 400
@@ -243,7 +260,9 @@ async def test_a_port_that_is_taken_leaves_nothing_behind():
 
     async with running() as front:
         with pytest.raises(OSError, match="ddress already in use"):
-            async with serve_http(make_relay, token=TOKEN, port=urlsplit(front.url).port, shared=True):
+            async with serve_http(
+                make_relay, token=TOKEN, port=urlsplit(front.url).port, shared=True
+            ):
                 pass
     assert [relay.is_closed for relay in made] == [True]
 
@@ -271,9 +290,15 @@ async def test_a_cancelled_request_ends_without_an_answer():
         session = await front.open()
         relay = front.relays[0]
         async with front.stream("POST", call(1, "hold"), session) as response:
-            cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+            cancel = {
+                "jsonrpc": "2.0",
+                "method": "notifications/cancelled",
+                "params": {"requestId": 1},
+            }
             assert (await front.post(cancel, session)).status_code == 202
-            assert [message for _, message in events((await response.aread()).decode()) if message] == []
+            assert [
+                message for _, message in events((await response.aread()).decode()) if message
+            ] == []
         async with front.stream("POST", call(2, "hold"), session):
             pass
         await front.post(call(3, "echo"), session)
@@ -285,10 +310,14 @@ async def test_a_session_whose_opening_fails_does_not_stay():
     async with running() as front:
         refused = await front.post(request(0, "initialize", protocolVersion="refuse"))
         assert answer_of(refused)["error"]["code"] == -32000
-        assert (await front.post(call(1, "echo"), refused.headers["mcp-session-id"])).status_code == 404
+        assert (
+            await front.post(call(1, "echo"), refused.headers["mcp-session-id"])
+        ).status_code == 404
         async with front.stream("POST", request(0, "initialize", name="hold")) as response:
             session = response.headers["mcp-session-id"]
-        await until(lambda: all(relay.is_closed for relay in front.relays), "both relays are closed")
+        await until(
+            lambda: all(relay.is_closed for relay in front.relays), "both relays are closed"
+        )
         assert (await front.post(call(1, "echo"), session)).status_code == 404
 
 
@@ -333,12 +362,16 @@ async def until_refused(front):
 
 async def test_the_end_waits_for_requests_under_way_and_for_nothing_else():
     """A call is answered, streams and what is not answered end, and all of it in bounded time."""
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False) as http:
+    async with httpx.AsyncClient(
+        headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False
+    ) as http:
         async with asyncio.timeout(10), running(limits=HttpLimits(close_seconds=0.5)) as front:
             front.http = http
             session = await front.open()
             relay = front.relays[0]
-            calls = [asyncio.create_task(front.post(call(number, "hold"), session)) for number in (1, 2)]
+            calls = [
+                asyncio.create_task(front.post(call(number, "hold"), session)) for number in (1, 2)
+            ]
             opened: list[int] = []
 
             async def listen() -> None:
@@ -348,9 +381,13 @@ async def test_the_end_waits_for_requests_under_way_and_for_nothing_else():
                     await stream.aread()
 
             listening = asyncio.create_task(listen())
-            await until(lambda: len(relay.got) == 3 and opened, "the calls and the stream are under way")
+            await until(
+                lambda: len(relay.got) == 3 and opened, "the calls and the stream are under way"
+            )
             late = asyncio.create_task(until_refused(front))
-            asyncio.get_running_loop().call_later(0.1, lambda: relay.answer(*relay.held(), "in time"))
+            asyncio.get_running_loop().call_later(
+                0.1, lambda: relay.answer(*relay.held(), "in time")
+            )
         answered, unanswered = await asyncio.gather(*calls)
         assert text_of(answered) == "in time"
         assert (await late).json()["error"]["message"] == "Shutting down"
@@ -360,7 +397,9 @@ async def test_the_end_waits_for_requests_under_way_and_for_nothing_else():
     assert relay.is_closed
 
 
-async def test_an_opening_with_an_error_of_null_beside_its_result_is_none_that_was_refused(monkeypatch):
+async def test_an_opening_with_an_error_of_null_beside_its_result_is_none_that_was_refused(
+    monkeypatch,
+):
     """Some servers write it so: the session goes on."""
     answer = ScriptedRelay.answer
 

@@ -23,7 +23,9 @@ ERAS = ["legacy", "2026-07-28", "auto"]
 async def sdk_client(front, mode, **options):
     """A client of the SDK that shows the token."""
     async with (
-        httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, timeout=20, trust_env=False) as http,
+        httpx2.AsyncClient(
+            headers={"authorization": f"Bearer {TOKEN}"}, timeout=20, trust_env=False
+        ) as http,
         Client(streamable_http_client(front.url, http_client=http), mode=mode, **options) as client,
     ):
         yield client
@@ -67,7 +69,10 @@ async def test_the_sdk_cancels(mode):
     """A call that its caller gives up is cancelled at the relay: by a notification, or by closing the response."""
     async with running() as front, sdk_client(front, mode) as client:
         calling = asyncio.create_task(client.call_tool("hold", {}))
-        await until(lambda: [m for relay in front.relays for _, m in relay.got if m.name == "hold"], "a call")
+        await until(
+            lambda: [m for relay in front.relays for _, m in relay.got if m.name == "hold"],
+            "a call",
+        )
         calling.cancel()
         await until(lambda: front.relays[0].cancelled, "it was cancelled")
         assert front.relays[0].cancelled == [front.relays[0].held()[1].key]
@@ -79,7 +84,9 @@ async def test_the_sdk_resumes_a_call_whose_stream_was_cut():
     async with running() as front, sdk_client(front, "legacy") as client:
         relay = front.relays[0]
         calling = asyncio.create_task(called(client, "hold", "survived"))
-        await until(lambda: any(message.name == "hold" for _, message in relay.got), "the call is under way")
+        await until(
+            lambda: any(message.name == "hold" for _, message in relay.got), "the call is under way"
+        )
         owner, message = relay.held()
         stream = owner._in_flight[message.key]
         await until(lambda: stream.reader is not None, "its stream is open")
@@ -121,5 +128,7 @@ async def test_many_clients_hear_only_their_own(shared, count):
             for number in range(count):
                 group.create_task(one(front, number))
         assert len(front.relays) == (1 if shared else count // 2 + 1)
-        ids = [message.id for relay in front.relays for _, message in relay.got if message.is_request]
+        ids = [
+            message.id for relay in front.relays for _, message in relay.got if message.is_request
+        ]
         assert len(ids) > count / 3 * len(set(ids))

@@ -92,7 +92,10 @@ async def test_m03_half_requests_do_not_keep_the_holder_of_the_token_out(tmp_pat
     """M03: 320 of them against a limit of 256 files: the official client initialises and calls; stderr has a few lines."""
     token = tmp_path / "token"
     token.write_text(TOKEN)
-    async with program("--token-file", str(token)) as (url, printed), contextlib.AsyncExitStack() as stack:
+    async with (
+        program("--token-file", str(token)) as (url, printed),
+        contextlib.AsyncExitStack() as stack,
+    ):
         halves = []
         for _ in range(320):
             reader, _ = await stack.enter_async_context(half(url))
@@ -168,7 +171,10 @@ async def test_sec2_half_a_head_is_waited_for_in_bounded_time(token, sent):
 
 async def test_sec2_a_head_that_comes_byte_by_byte_is_no_longer_waited_for():
     """SEC2: what comes does not begin the time again."""
-    async with running(limits=HttpLimits(head_seconds=0.2)) as front, half(front.url) as (reader, writer):
+    async with (
+        running(limits=HttpLimits(head_seconds=0.2)) as front,
+        half(front.url) as (reader, writer),
+    ):
         reading = asyncio.create_task(what_comes(reader))
         while not reading.done():
             writer.write(b"x")
@@ -178,7 +184,9 @@ async def test_sec2_a_head_that_comes_byte_by_byte_is_no_longer_waited_for():
 
 async def test_sec2_a_stranger_does_not_stay_after_its_answer():
     """SEC2: neither silent nor with a body that never ends; a client with the token stays."""
-    refused = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+    refused = (
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+    )
     async with running(limits=HttpLimits(head_seconds=0.2)) as front:
         async with half(front.url, refused) as (reader, writer):
             reading = asyncio.create_task(what_comes(reader))
@@ -198,7 +206,9 @@ async def test_sec2_a_stranger_does_not_stay_after_its_answer():
 
 async def test_sec2_a_second_head_on_a_connection_has_a_time_as_well():
     """SEC2: of a client that has shown the token; its idle connection is not closed for that."""
-    head = f"GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    head = (
+        f"GET /health HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    )
     limits = HttpLimits(head_seconds=0.1)
     async with running(limits=limits) as front, half(front.url, head) as (reader, writer):
         assert b"200 OK" in await reader.readuntil(b"]}")
@@ -215,7 +225,9 @@ async def test_sec2_servers_have_a_number(token):
     """SEC2: 60 times `initialize`; one that is being ended counts until it has ended, and requests without a session count."""
     notes = []
     limits = HttpLimits(servers=3)
-    async with running(token=token, limits=limits, on_note=lambda *note: notes.append(note)) as front:
+    async with running(
+        token=token, limits=limits, on_note=lambda *note: notes.append(note)
+    ) as front:
         ended = asyncio.Event()
         opening = request(0, "initialize", protocolVersion="2025-11-25", capabilities={})
         answers = [await front.post(opening) for _ in range(60)]
@@ -245,7 +257,10 @@ async def test_sec2_sessions_that_share_a_server_have_a_number():
 
 async def test_m03_clients_beyond_the_number_get_503():
     """M03: their connection gets 503 and is closed."""
-    async with running(limits=HttpLimits(connections=3)) as front, contextlib.AsyncExitStack() as stack:
+    async with (
+        running(limits=HttpLimits(connections=3)) as front,
+        contextlib.AsyncExitStack() as stack,
+    ):
         session = await front.open()
         await stack.enter_async_context(front.stream("GET", session=session))
         body, headers = modern(call(1, "hold"))
@@ -262,7 +277,9 @@ async def test_sec3_what_is_refused_reaches_no_log_of_the_program(caplog, capfd)
     """SEC3: neither uvicorn's loggers nor asyncio's, whatever is sent; each is a refusal with a reason."""
     notes = []
     chunked = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-    upgrade = b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    upgrade = (
+        b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    )
     async with running(on_note=lambda *note: notes.append(note)) as front:
         for sent in (b"no HTTP\r\n\r\n", upgrade, chunked + b"zz\r\n", HALF + b"\0\r\n\r\n"):
             async with half(front.url, sent) as (reader, writer):

@@ -45,7 +45,9 @@ async def test_a_request_needs_no_session_and_gets_none():
         assert "mcp-session-id" not in response.headers
         body, headers = modern(call(1, "progress", "b", {"progressToken": 5}))
         response = await front.post(body, **headers)
-        assert [(event_id, message.get("method")) for event_id, message in events(response.text)] == [
+        assert [
+            (event_id, message.get("method")) for event_id, message in events(response.text)
+        ] == [
             (None, "notifications/progress"),
             (None, None),
         ]
@@ -82,7 +84,10 @@ async def test_headers_that_do_not_agree_with_the_body_are_refused(change, statu
         body, headers = modern(call(9, "echo"))
         headers = {name: value for name, value in (headers | change).items() if value is not None}
         response = await front.post(body, **headers)
-        assert (response.status_code, response.json().get("error", {}).get("code")) == (status, code)
+        assert (response.status_code, response.json().get("error", {}).get("code")) == (
+            status,
+            code,
+        )
         assert response.json()["id"] == 9
         assert len(front.relays) == (1 if status == 200 else 0)
 
@@ -148,7 +153,10 @@ async def test_errors_have_the_status_of_their_code():
         assert (response.status_code, response.json()["error"]["code"]) == (404, -32601)
         for method in ("GET", "DELETE", "PUT", "OPTIONS"):
             async with front.stream(method, mcp_protocol_version=MODERN) as response:
-                assert (response.status_code, response.headers["allow"]) == (405, "GET, POST, DELETE")
+                assert (response.status_code, response.headers["allow"]) == (
+                    405,
+                    "GET, POST, DELETE",
+                )
                 assert not any(name.startswith("access-control") for name in response.headers)
 
 
@@ -161,7 +169,9 @@ async def test_closing_the_response_cancels_the_request():
         await until(lambda: front.relays and len(front.relays[0].got) == 1, "the call is under way")
         assert (await front.post(cancel, mcp_protocol_version=MODERN)).status_code == 202
         assert (
-            await front.post({"jsonrpc": "2.0", "method": "vendor/note"}, mcp_protocol_version=MODERN)
+            await front.post(
+                {"jsonrpc": "2.0", "method": "vendor/note"}, mcp_protocol_version=MODERN
+            )
         ).status_code == 202
         assert front.relays[0].cancelled == []
         holding.cancel()
@@ -177,7 +187,9 @@ async def test_a_subscription_is_a_long_stream():
         asyncio.timeout(10),
         running(limits=HttpLimits(keep_alive_seconds=0.05, close_seconds=9)) as front,
     ):
-        body, headers = modern(request(1, "subscriptions/listen", notifications={"toolsListChanged": True}))
+        body, headers = modern(
+            request(1, "subscriptions/listen", notifications={"toolsListChanged": True})
+        )
         async with front.stream("POST", body, **headers) as response:
             lines = response.aiter_lines()
             assert (await anext(lines)).startswith(": keep-alive")
@@ -186,13 +198,16 @@ async def test_a_subscription_is_a_long_stream():
             while "list_changed" not in await anext(lines):
                 pass
         await until(
-            lambda: front.relays[0].cancelled == [("int", 1)], "the subscription ended with its stream"
+            lambda: front.relays[0].cancelled == [("int", 1)],
+            "the subscription ended with its stream",
         )
 
 
 async def test_the_end_does_not_wait_for_subscriptions():
     """They would never end by themselves: their streams are ended."""
-    async with httpx.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False) as http:
+    async with httpx.AsyncClient(
+        headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False
+    ) as http:
         async with asyncio.timeout(10), running(limits=HttpLimits(close_seconds=60)) as front:
             front.http = http
             body, headers = modern(request(1, "subscriptions/listen", notifications={}))
@@ -221,12 +236,16 @@ async def test_equal_ids_of_several_clients_meet_nowhere(shared, monkeypatch):
             body, headers = modern(call(id_, "progress", mark, {"progressToken": 1}))
             response = await front.post(body, **headers)
             heard = [
-                message["params"]["message"] for _, message in events(response.text) if "method" in message
+                message["params"]["message"]
+                for _, message in events(response.text)
+                if "method" in message
             ]
             return heard, mark_of(response)
 
         marks = [f"mark {number}" for number in range(20)]
         assert await asyncio.gather(*map(one, marks)) == [([mark], mark) for mark in marks]
         assert most_of_one_token(front.relays[0].got) == 1
-        await until(lambda: len(front.relays[0].clients) == 1, "clients that have nothing to do are gone")
+        await until(
+            lambda: len(front.relays[0].clients) == 1, "clients that have nothing to do are gone"
+        )
         assert len(front.relays) == 1

@@ -17,7 +17,13 @@ import pytest
 import resilient_bridge as rb
 from tests.adapters.sidecar.scripted_relay import TOKEN, call, modern, request, running
 from tests.adapters.sidecar.standing_in import listening
-from tests.internals.adapters import HttpLimits, front_http, guard_of, new_http_token, save_http_token
+from tests.internals.adapters import (
+    HttpLimits,
+    front_http,
+    guard_of,
+    new_http_token,
+    save_http_token,
+)
 from tests.internals.adapters import message as rpc
 from tests.peers.running import until
 from tests.rows import each_row
@@ -96,7 +102,10 @@ async def test_of_two_origins_both_count():
 def test_names_can_be_allowed():
     """Hosts and origins that the user names; on another address than loopback, any address."""
     guard = guard_of(
-        "0.0.0.0", token=TOKEN, hosts=frozenset(["Tools.example"]), origins=frozenset(["https://a.example"])
+        "0.0.0.0",
+        token=TOKEN,
+        hosts=frozenset(["Tools.example"]),
+        origins=frozenset(["https://a.example"]),
     )
     for host in ("tools.example:80", "192.168.0.1:7777", "127.0.0.1"):
         assert guard.refusal({"host": host, "origin": "https://a.example"}) == ""
@@ -152,7 +161,9 @@ async def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
 async def test_the_door_is_before_everything(headers, status):
     """Whatever is asked for, on every path; no relay is made, nothing is read, and no page of a browser may see the answer."""
     async with running() as front:
-        response = await front.post(request(0, "initialize", protocolVersion="2025-11-25"), **headers)
+        response = await front.post(
+            request(0, "initialize", protocolVersion="2025-11-25"), **headers
+        )
         assert response.status_code == status
         assert response.json()["error"]["code"] == -32600
         assert ("www-authenticate" in response.headers) == (status == 401)
@@ -185,7 +196,9 @@ async def test_health_says_little_to_strangers():
         front.relays[0].state = "down"
         down = await front.http.get(url)
         assert (down.status_code, down.json()) == (503, {"status": "down"})
-        assert (await front.http.get(url, headers={"authorization": "Bearer wrong"})).status_code == 401
+        assert (
+            await front.http.get(url, headers={"authorization": "Bearer wrong"})
+        ).status_code == 401
         assert (await front.http.post(url, headers=own)).status_code == 405
         elsewhere = await front.http.get(url.replace("/health", "/other"), headers=own)
         assert elsewhere.status_code == 404
@@ -198,7 +211,8 @@ async def test_the_token_reaches_no_server():
         session = await front.open()
         await front.post(call(1, "echo"), session)
         assert all(
-            TOKEN not in message.text and session not in message.text for _, message in front.relays[0].got
+            TOKEN not in message.text and session not in message.text
+            for _, message in front.relays[0].got
         )
 
 
@@ -216,7 +230,9 @@ async def test_a_body_has_a_limit(how):
 
         headers = {"content-type": "application/json", "accept": "*/*", "mcp-session-id": session}
         content = body if how == "declared" else parts()
-        assert (await front.http.post(front.url, content=content, headers=headers)).status_code == 413
+        assert (
+            await front.http.post(front.url, content=content, headers=headers)
+        ).status_code == 413
         assert len(front.relays[0].got) == 1
         assert (await front.post(call(2, "echo"), session)).status_code == 200
 
@@ -266,7 +282,9 @@ async def test_a_client_that_does_not_read_loses_its_session_alone():
                 assert (await front.post(call(sent, "now"), other)).status_code == 200
             assert (await front.post(call(1, "echo"), slow)).status_code == 404
             assert front.relays[0].clients == [other_client]
-            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):  # cut, and not waited for
+            with pytest.raises(
+                (asyncio.IncompleteReadError, ConnectionError)
+            ):  # cut, and not waited for
                 await reader.readexactly(sent * 100_000)
 
 
@@ -366,7 +384,9 @@ sys.exit("apiKey=hunter2hunter2 was refused")
     headers = {"accept": "application/json, text/event-stream"}
     options = ("--circuit", "1/9", "--events", str(events))
     with listening((sys.executable, "-c", script), *options) as sidecar:
-        answer = httpx.post(sidecar.url, json=opening, headers=headers, timeout=30, trust_env=False).text
+        answer = httpx.post(
+            sidecar.url, json=opening, headers=headers, timeout=30, trust_env=False
+        ).text
     assert '"error"' in answer
     for text in (answer, "\n".join(sidecar.lines)):
         assert "Missing required credential: apiKey" in text

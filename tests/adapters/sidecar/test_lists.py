@@ -97,14 +97,18 @@ def test_a_whole_list_is_compared_whole(after, differs):
     assert listed(after).differs(TOOLS, before) is differs
 
 
-@pytest.mark.parametrize(("after", "differs"), [(page("a", "x"), False), (page("x"), True), (page(), True)])
+@pytest.mark.parametrize(
+    ("after", "differs"), [(page("a", "x"), False), (page("x"), True), (page(), True)]
+)
 def test_of_a_part_only_that_part_is_compared(after, differs):
     """Of a part only that part is compared."""
     before = listed(page("a", following="1")).seen(TOOLS)
     assert listed(after).differs(TOOLS, before) is differs
 
 
-@pytest.mark.parametrize("field", ["title", "description", "inputSchema", "outputSchema", "annotations"])
+@pytest.mark.parametrize(
+    "field", ["title", "description", "inputSchema", "outputSchema", "annotations"]
+)
 def test_what_a_model_sees_of_a_tool_counts(field):
     """What a model sees of a tool counts."""
     before = listed({"tools": [tool("a") | {field: {"x": 1}}]}).seen(TOOLS)
@@ -139,7 +143,8 @@ def test_a_list_that_is_received_to_have_changed_is_not_whole_and_its_hints_stay
 
 
 @pytest.mark.parametrize(
-    "result", [{}, {"tools": None}, {"tools": {}}, {"tools": [None, 1, []]}, {"tools": [], "nextCursor": 5}]
+    "result",
+    [{}, {"tools": None}, {"tools": {}}, {"tools": [None, 1, []]}, {"tools": [], "nextCursor": 5}],
 )
 def test_odd_lists_harm_nothing(result):
     """Odd lists harm nothing."""

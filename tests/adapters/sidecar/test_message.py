@@ -15,7 +15,18 @@ from tests.samples import IS_ALL
 LETTERS = 'aé"\\/ {}[]:,\u2028\U0001f600\x7f'
 SPACE = ("", "", " ", "\t", "\n", "\r\n", "  ")
 SCALARS = (
-    *("0", "-0", "1.50", "1e400", "-1E+5", "12345678901234567890123", "0.1000", "true", "false", "null"),
+    *(
+        "0",
+        "-0",
+        "1.50",
+        "1e400",
+        "-1E+5",
+        "12345678901234567890123",
+        "0.1000",
+        "true",
+        "false",
+        "null",
+    ),
     *(r'"\ud800"', r'"A\/"', '"\u2028"', '"}{][,:"', r'"\\\""'),
 )
 SEEDS = range(2_000 if IS_ALL else 200)
@@ -47,9 +58,13 @@ def test_only_the_id_and_the_token_change():
     for seed in SEEDS:
         rng = random.Random(seed)
         gap, odd, other = rng.choice(SPACE), any_value(rng), any_value(rng)
-        head = f'{gap}{{"x-a"{gap}:{odd},{gap}"jsonrpc":{gap}"2.0","method":"m",{gap}"id"{gap}:{gap}'
+        head = (
+            f'{gap}{{"x-a"{gap}:{odd},{gap}"jsonrpc":{gap}"2.0","method":"m",{gap}"id"{gap}:{gap}'
+        )
         own_id = rng.choice(["1", '"1"', "-5", r'"\u0041"', "10.5"])
-        middle = f'{gap},"params":{gap}{{"x-b":{other},"_meta":{{{gap}"a":{odd},"progressToken":{gap}'
+        middle = (
+            f'{gap},"params":{gap}{{"x-b":{other},"_meta":{{{gap}"a":{odd},"progressToken":{gap}'
+        )
         tail = f'{gap},"z":{other}}}}}{gap},"end":{odd}{gap}}}{gap}'
         found = parse(f'{head}{own_id}{middle}"old"{tail}')
         changed = found.with_id(123456).with_progress_token(98765)
@@ -174,7 +189,9 @@ def test_an_answer_with_an_error_that_is_null_is_an_answer():
     assert found.result == {"a": 1}
 
 
-@pytest.mark.parametrize("line", [b"\xff\xfe{}", b'{"jsonrpc":"2.0","id":1,"method":"\xed\xa0\x80"}'])
+@pytest.mark.parametrize(
+    "line", [b"\xff\xfe{}", b'{"jsonrpc":"2.0","id":1,"method":"\xed\xa0\x80"}']
+)
 def test_bytes_that_are_no_text_are_refused(line):
     """Bytes that are no text are refused."""
     with pytest.raises(NotAMessage):
@@ -198,7 +215,9 @@ def test_a_batch_is_its_messages_byte_for_byte():
     ]
 
 
-@each_row("line", [b"[", b"[1]", b"[]", b"[{}]", b"[[]]", b"[" * 100_000, b'[{"a":' * 9_000, b"[\xff]"])
+@each_row(
+    "line", [b"[", b"[1]", b"[]", b"[{}]", b"[[]]", b"[" * 100_000, b'[{"a":' * 9_000, b"[\xff]"]
+)
 def test_a_batch_of_anything_else_is_refused(line):
     """A batch of anything else is refused."""
     with pytest.raises(NotAMessage):
@@ -210,9 +229,15 @@ def test_what_it_is():
     asked, reported = message.request(1, "m", {"a": 1}), message.notification("n")
     answer, refusal = message.result("x", {"b": 2}), message.error(None, -1, "no", {"c": 3})
     kinds = [
-        (one.is_request, one.is_notification, one.is_answer) for one in (asked, reported, answer, refusal)
+        (one.is_request, one.is_notification, one.is_answer)
+        for one in (asked, reported, answer, refusal)
     ]
-    assert kinds == [(True, False, False), (False, True, False), (False, False, True), (False, False, True)]
+    assert kinds == [
+        (True, False, False),
+        (False, True, False),
+        (False, False, True),
+        (False, False, True),
+    ]
     assert refusal.error == {"code": -1, "message": "no", "data": {"c": 3}}
     assert message.error(1, -1, "no").error == {"code": -1, "message": "no"}
 

@@ -16,7 +16,12 @@ def test_a_command_alone_is_enough():
     found = Sidecar(command=["npx", "server"])
     assert found.command == ("npx", "server")
     assert found.is_command
-    assert (found.patience, found.start_timeout, found.timeout, found.deadline) == (30.0, 55.0, None, None)
+    assert (found.patience, found.start_timeout, found.timeout, found.deadline) == (
+        30.0,
+        55.0,
+        None,
+        None,
+    )
     assert not found.trust_hints
     assert not found.log_arguments
     assert not found.status_tool
@@ -68,7 +73,9 @@ def test_a_bad_field_is_named(options, names):
 
 def test_durations_are_seconds_or_timedeltas():
     """Durations are seconds or timedeltas."""
-    found = Sidecar(command=("s",), patience=timedelta(minutes=1), timeouts={"order": timedelta(seconds=2)})
+    found = Sidecar(
+        command=("s",), patience=timedelta(minutes=1), timeouts={"order": timedelta(seconds=2)}
+    )
     assert found.patience == 60
     assert found.timeout_of("order") == 2
     assert found.timeout_of("other") is None
@@ -90,7 +97,9 @@ def test_the_limits_take_the_values_that_they_are_in_the_package():
     "found",
     [
         Sidecar(command=("server", "--token", "s3cret"), env={"TOKEN": "s3cret"}),
-        Sidecar(url="https://me:s3cret@host/mcp?key=s3cret", headers={"Authorization": "Bearer s3cret"}),
+        Sidecar(
+            url="https://me:s3cret@host/mcp?key=s3cret", headers={"Authorization": "Bearer s3cret"}
+        ),
     ],
 )
 def test_a_secret_is_not_in_its_name(found):

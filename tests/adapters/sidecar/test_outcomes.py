@@ -126,7 +126,9 @@ def test_of_anything_else_it_is_an_error_with_a_code_that_is_free(ending, text, 
 
 def test_when_to_come_again_is_received_in_milliseconds():
     """When to come again is said in milliseconds."""
-    answer = outcomes.answer(1, "tools/call", outcomes.circuit_open("a", None, 1.5), is_modern=False)
+    answer = outcomes.answer(
+        1, "tools/call", outcomes.circuit_open("a", None, 1.5), is_modern=False
+    )
     assert answer.result["_meta"][f"{PREFIX}/retryAfterMs"] == 1500
 
 

@@ -18,7 +18,11 @@ def test_the_log_level_is_set_again():
     client.ask(2, "logging/setLevel", {"level": "info"})
     harness.die()
     harness.wait(1)
-    assert [one.params["level"] for one in harness.got("logging/setLevel")] == ["error", "info", "info"]
+    assert [one.params["level"] for one in harness.got("logging/setLevel")] == [
+        "error",
+        "info",
+        "info",
+    ]
     assert len(client.answers(2)) == 1
 
 
@@ -43,7 +47,10 @@ def test_subscriptions_are_made_again_and_each_is_reported_of_once():
     harness.die()
     harness.wait(1)
     assert [one.params["uri"] for one in harness.got("resources/subscribe")][3:] == ["a:1", "a:3"]
-    assert [one.params["uri"] for one in client.heard("notifications/resources/updated")] == ["a:1", "a:3"]
+    assert [one.params["uri"] for one in client.heard("notifications/resources/updated")] == [
+        "a:1",
+        "a:3",
+    ]
 
 
 def test_a_subscription_that_is_gone_is_dropped_and_the_list_has_changed():
@@ -90,7 +97,11 @@ def test_roots_are_received_to_have_changed_only_where_they_were_asked_for():
 
 @pytest.mark.parametrize(
     ("method", "capability"),
-    [("roots/list", "roots"), ("sampling/createMessage", "sampling"), ("elicitation/create", "elicitation")],
+    [
+        ("roots/list", "roots"),
+        ("sampling/createMessage", "sampling"),
+        ("elicitation/create", "elicitation"),
+    ],
 )
 def test_a_request_of_the_server_goes_to_the_client_that_can_answer_it(method, capability):
     """A request of the server goes to the client that can answer it."""
@@ -115,7 +126,9 @@ def test_the_server_may_take_its_request_back():
     harness = Harness()
     client = harness.client().open({"sampling": {}})
     harness.serve(message.request("s1", "sampling/createMessage", {}))
-    harness.serve(message.notification("notifications/cancelled", {"requestId": "s1", "reason": "late"}))
+    harness.serve(
+        message.notification("notifications/cancelled", {"requestId": "s1", "reason": "late"})
+    )
     (asked,) = client.heard("sampling/createMessage")
     (note,) = client.heard("notifications/cancelled")
     assert note.params == {"requestId": asked.id, "reason": "late"}

@@ -232,7 +232,8 @@ def test_a_call_that_kills_the_server_is_sent_three_times_at_most():
 
 
 @pytest.mark.parametrize(
-    "then", [NEVER_SENT, DENIED, LIMITED, Loss(reason="HTTP 429", executed=Executed.NO, retry_after=900)]
+    "then",
+    [NEVER_SENT, DENIED, LIMITED, Loss(reason="HTTP 429", executed=Executed.NO, retry_after=900)],
 )
 def test_what_may_have_run_once_is_never_received_not_to_have(then):
     """A call with permission was lost without proof; that its repeat did not run says nothing about the first."""
@@ -295,7 +296,9 @@ def test_what_is_refused_for_ever_ends_at_the_patience(loss):
 # ---- over HTTP ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", [CUT, BUSY, Loss(reason="HTTP 502"), Loss(reason="connection reset")])
+@pytest.mark.parametrize(
+    "loss", [CUT, BUSY, Loss(reason="HTTP 502"), Loss(reason="connection reset")]
+)
 def test_what_may_have_run_is_unknown_at_once(loss):
     """What may have run is unknown at once."""
     harness, client = hinted(url=True)

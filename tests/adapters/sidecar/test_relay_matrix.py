@@ -54,7 +54,10 @@ def test_initialized_goes_to_the_server_only_after_its_answer():
     client.tell("notifications/initialized")
     assert not harness.got("notifications/initialized")
     harness.reply(harness.take("initialize"), {"capabilities": {}})
-    assert [one.message.method for one in harness.sent] == ["initialize", "notifications/initialized"]
+    assert [one.message.method for one in harness.sent] == [
+        "initialize",
+        "notifications/initialized",
+    ]
 
 
 def test_a_new_session_gets_the_same_initialize_and_the_client_no_second_answer():
@@ -71,7 +74,10 @@ def test_a_new_session_gets_the_same_initialize_and_the_client_no_second_answer(
 def test_what_the_client_was_reported_stays_when_the_server_says_something_else_after_a_restart():
     """What the client was told stays when the server says something else after a restart."""
     harness, client = ready()
-    harness.auto["initialize"] = {"protocolVersion": "2024-11-05", "capabilities": ALL | {"tasks": {}}}
+    harness.auto["initialize"] = {
+        "protocolVersion": "2024-11-05",
+        "capabilities": ALL | {"tasks": {}},
+    }
     harness.die()
     harness.wait(1)
     assert len(client.answers("init")) == 1
@@ -149,9 +155,13 @@ def test_a_list_keeps_its_cursor_and_all_fields(method):
     assert dict(sent.message.params) == {"cursor": "c1", "x-more": [1.5]}
     assert '"x-more":[1.5]' in sent.message.text
     harness.serve(
-        parse(f'{{"jsonrpc":"2.0","id":{sent.message.id},"result":{{"a": 1.50, "nextCursor":"c2"}}}}')
+        parse(
+            f'{{"jsonrpc":"2.0","id":{sent.message.id},"result":{{"a": 1.50, "nextCursor":"c2"}}}}'
+        )
     )
-    assert client.answer(1).text == '{"jsonrpc":"2.0","id":1,"result":{"a": 1.50, "nextCursor":"c2"}}'
+    assert (
+        client.answer(1).text == '{"jsonrpc":"2.0","id":1,"result":{"a": 1.50, "nextCursor":"c2"}}'
+    )
 
 
 def paged(harness: Harness, prefix: str) -> None:
@@ -206,9 +216,14 @@ def test_a_call_has_an_id_of_ours_and_everything_else_byte_for_byte():
     assert isinstance(sent.message.id, int)
     assert sent.message.text == text.replace('"x"', str(sent.message.id), 1)
     harness.serve(
-        parse(f'{{"id":{sent.message.id},"result":{{"content":[],"n":1.500,"x":[]}} ,"jsonrpc":"2.0"}}')
+        parse(
+            f'{{"id":{sent.message.id},"result":{{"content":[],"n":1.500,"x":[]}} ,"jsonrpc":"2.0"}}'
+        )
     )
-    assert client.answer("x").text == '{"id":"x","result":{"content":[],"n":1.500,"x":[]} ,"jsonrpc":"2.0"}'
+    assert (
+        client.answer("x").text
+        == '{"id":"x","result":{"content":[],"n":1.500,"x":[]} ,"jsonrpc":"2.0"}'
+    )
 
 
 def test_an_answer_comes_in_the_stream_of_its_request():
@@ -315,12 +330,16 @@ def test_progress_comes_under_the_clients_own_token(token):
     sent = harness.take()
     assert sent.message.meta["more"] == 1
     ours = sent.message.meta["progressToken"]
-    harness.serve(message.notification("notifications/progress", {"progressToken": ours, "progress": 0.5}))
+    harness.serve(
+        message.notification("notifications/progress", {"progressToken": ours, "progress": 0.5})
+    )
     harness.reply(sent)
     (note,) = client.heard("notifications/progress")
     assert note.params == {"progressToken": token, "progress": 0.5}
     assert client.got[-2] == (note, ("str", "x"))
-    harness.serve(message.notification("notifications/progress", {"progressToken": ours, "progress": 0.6}))
+    harness.serve(
+        message.notification("notifications/progress", {"progressToken": ours, "progress": 0.6})
+    )
     assert len(client.heard("notifications/progress")) == 1, "none comes after the answer"
 
 

@@ -56,7 +56,9 @@ def test_discover_is_answered_by_the_server():
     """Discover is answered by the server."""
     harness, client = modern()
     client.ask(1, "server/discover", {"_meta": MODERN})
-    harness.reply(harness.take("server/discover"), {"resultType": "complete", "supportedVersions": ["x"]})
+    harness.reply(
+        harness.take("server/discover"), {"resultType": "complete", "supportedVersions": ["x"]}
+    )
     assert client.answer(1).result["supportedVersions"] == ["x"]
 
 

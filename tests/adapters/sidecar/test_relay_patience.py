@@ -38,7 +38,10 @@ def test_unknown_is_a_tool_result_and_names_what_to_look_at():
     harness.die(Loss(reason="exit code 137"))
     answer = client.answer(1)
     assert answer.result["isError"] is True
-    assert answer.result["_meta"] == {f"{PREFIX}/outcome": "unknown", f"{PREFIX}/reason": "connection_lost"}
+    assert answer.result["_meta"] == {
+        f"{PREFIX}/outcome": "unknown",
+        f"{PREFIX}/reason": "connection_lost",
+    }
     assert result_text(answer) == (
         'OUTCOME UNKNOWN: the connection to the server was lost (exit code 137) after "order" was sent. It may or may not have run. '
         "Do not call it again yet. First check whether it took effect (for example with: list_orders), then decide."
@@ -123,7 +126,12 @@ def test_progress_that_begins_again_after_a_repeat_is_held_back_until_it_grows()
         if values[-1] == 3:
             harness.die()
             harness.wait(1)
-    assert [one.params["progress"] for one in client.heard("notifications/progress")] == [1, 2, 3, 4]
+    assert [one.params["progress"] for one in client.heard("notifications/progress")] == [
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 # ---- time ---------------------------------------------------------------------------------------------------------------
@@ -201,7 +209,9 @@ def test_a_call_that_waits_too_long_for_its_turn_says_so():
     client.call(1, "order")
     client.call(2, "order")
     harness.wait(5)
-    assert result_text(client.answer(2)).startswith('NOT EXECUTED: "order" is limited to 1 call at a time.')
+    assert result_text(client.answer(2)).startswith(
+        'NOT EXECUTED: "order" is limited to 1 call at a time.'
+    )
     harness.reply(harness.take())
     client.call(3, "order")
     assert harness.take()
@@ -347,4 +357,9 @@ def test_x04_progress_that_does_not_grow_passes_as_the_server_sent_it():
     for value in (0.5, 0.5, 0.4, 0.6):
         params = {"progressToken": sent.message.id, "progress": value}
         harness.serve(message.notification("notifications/progress", params))
-    assert [one.params["progress"] for one in client.heard("notifications/progress")] == [0.5, 0.5, 0.4, 0.6]
+    assert [one.params["progress"] for one in client.heard("notifications/progress")] == [
+        0.5,
+        0.5,
+        0.4,
+        0.6,
+    ]

@@ -51,9 +51,14 @@ def test_the_status_tool_is_in_every_list_of_tools_and_answers_while_the_server_
     away(harness)
     client.ask(2, "tools/list")
     for number in (1, 2):
-        assert [one["name"] for one in client.answer(number).result["tools"]] == ["order", STATUS_TOOL]
+        assert [one["name"] for one in client.answer(number).result["tools"]] == [
+            "order",
+            STATUS_TOOL,
+        ]
     client.call(3, STATUS_TOOL)
-    assert '"status": "down"' in result_text(client.answer(3)) or '"opening"' in result_text(client.answer(3))
+    assert '"status": "down"' in result_text(client.answer(3)) or '"opening"' in result_text(
+        client.answer(3)
+    )
     assert not harness.got("tools/call")
 
 

@@ -33,7 +33,11 @@ def test_m03_calls_of_others_are_sent_when_a_client_stops_after_initialize(leave
     """M03: it never says that it is initialized, and is there or gone: the calls of the others are sent, and once."""
     harness = Harness(is_shared=True)
     silent = harness.client()
-    silent.ask("init", "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}})
+    silent.ask(
+        "init",
+        "initialize",
+        {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {}},
+    )
     assert silent.answer("init").result
     if leaves:
         silent.leave()
@@ -117,7 +121,9 @@ def test_progress_goes_to_whom_it_belongs_whatever_the_token():
     assert not first.heard("notifications/progress") + third.heard("notifications/progress")
 
 
-@pytest.mark.parametrize("method", ["roots/list", "sampling/createMessage", "elicitation/create", "vendor/x"])
+@pytest.mark.parametrize(
+    "method", ["roots/list", "sampling/createMessage", "elicitation/create", "vendor/x"]
+)
 def test_a_request_of_the_server_is_refused(method):
     """A request of the server is refused."""
     harness, *people = shared()
@@ -181,7 +187,11 @@ def test_the_server_logs_at_the_lowest_level_and_each_client_gets_its_own():
     first.ask(1, "logging/setLevel", {"level": "error", "x": 1})
     second.ask(1, "logging/setLevel", {"level": "debug"})
     third.ask(1, "logging/setLevel", {"level": "warning"})
-    assert [one.params["level"] for one in harness.got("logging/setLevel")] == ["error", "debug", "debug"]
+    assert [one.params["level"] for one in harness.got("logging/setLevel")] == [
+        "error",
+        "debug",
+        "debug",
+    ]
     assert all(person.answer(1).result == {} for person in (first, second, third))
     for level in ("debug", "info", "warning", "error", "odd"):
         harness.serve(message.notification(LOG, {"level": level, "data": "x"}))
@@ -200,7 +210,11 @@ def test_the_lowest_level_is_set_again_once_and_goes_up_when_its_client_leaves()
     second.ask(1, "logging/setLevel", {"level": "error"})
     harness.die()
     harness.wait(1)
-    assert [one.params["level"] for one in harness.got("logging/setLevel")] == ["debug", "debug", "debug"]
+    assert [one.params["level"] for one in harness.got("logging/setLevel")] == [
+        "debug",
+        "debug",
+        "debug",
+    ]
     first.leave()
     assert harness.got("logging/setLevel")[-1].params["level"] == "error"
 
@@ -250,7 +264,9 @@ def test_a_client_that_leaves_takes_its_calls_along_and_no_one_elses():
         person.call(1, "order")
     numbers = [sent.message.id for sent in harness.asked]
     second.leave()
-    assert [one.params["requestId"] for one in harness.got("notifications/cancelled")] == [numbers[1]]
+    assert [one.params["requestId"] for one in harness.got("notifications/cancelled")] == [
+        numbers[1]
+    ]
     while harness.asked:
         harness.reply(harness.take())
     assert first.answer(1)
@@ -263,7 +279,9 @@ def test_a_client_that_leaves_takes_its_calls_along_and_no_one_elses():
     ("options", "more", "is_answered"),
     [({}, {}, True), ({"url": True}, {}, False), ({"url": True}, {"cacheScope": "public"}, True)],
 )
-def test_what_one_client_saw_is_reported_to_another_only_where_it_is_for_all(options, more, is_answered):
+def test_what_one_client_saw_is_reported_to_another_only_where_it_is_for_all(
+    options, more, is_answered
+):
     """What one client saw is told to another only where it is for all."""
     harness, first, second, _ = shared(**options)
     harness.auto["prompts/list"] = {"prompts": [{"name": "first's"}]} | more
@@ -285,7 +303,12 @@ def test_a_remembered_list_has_what_the_era_of_the_client_wants():
     harness.wait(0)
     late = harness.client()
     late.ask(1, "prompts/list", {"_meta": MODERN})
-    found = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public", "prompts": [{"name": "p"}]}
+    found = {
+        "resultType": "complete",
+        "ttlMs": 0,
+        "cacheScope": "public",
+        "prompts": [{"name": "p"}],
+    }
     assert late.answer(1).result == found
 
 
@@ -318,5 +341,7 @@ def test_the_other_era_is_stored_apart_too():
         person.call(1, "order", arguments={"who": number}, _meta=MODERN)
     for sent in reversed(list(harness.asked)):
         harness.asked.remove(sent)
-        harness.reply(sent, {"resultType": "complete", "for": sent.message.params["arguments"]["who"]})
+        harness.reply(
+            sent, {"resultType": "complete", "for": sent.message.params["arguments"]["who"]}
+        )
     assert [person.answer(1).result["for"] for person in people] == [0, 1, 2]

@@ -42,7 +42,9 @@ def _runs(count: int) -> Counter[str]:
 def test_no_run_of_a_few_is_broken():
     """No run of a few is broken."""
     seen = _runs(QUICK)
-    assert min(seen[name] for name in ("answered", "unknown", "not_executed")) > QUICK, "all of it happens"
+    assert min(seen[name] for name in ("answered", "unknown", "not_executed")) > QUICK, (
+        "all of it happens"
+    )
     assert seen["sessions"] > 3 * QUICK
 
 
@@ -104,7 +106,11 @@ def _send_after_cancel(calls: Calls, call: Any, note: Any, now: float, reason: s
 SENDS, ANSWERS, LOSES, CANCELS = State.to_client, Calls.answered, Calls.lost, Calls._cancel
 
 BREAKS: dict[str, tuple[Any, str, Any]] = {
-    "what may have run is repeated": (sys.modules[Calls.__module__], "permission_of", _always("read")),
+    "what may have run is repeated": (
+        sys.modules[Calls.__module__],
+        "permission_of",
+        _always("read"),
+    ),
     "every loss is taken for proof": (Calls, "lost", _take_all_for_proof),
     "unknown is told as not executed": (outcomes, "unknown", _say_it_did_not_run),
     "a late repeat of a write": (Calls, "_is_overtaken", _always(False)),

@@ -320,7 +320,10 @@ def test_the_line_about_a_loss_is_one_line_and_promises_no_start_that_does_not_c
     harness.wait(1)
     harness.die(NOT_FOUND)
     lines = [line for line in harness.lines if "server" in line and "back" not in line]
-    assert lines[0] == "the server ended: exit code 1, started again at once; last words: no such database"
+    assert (
+        lines[0]
+        == "the server ended: exit code 1, started again at once; last words: no such database"
+    )
     assert (
         lines[-1]
         == "the server did not start: command not found: server, not tried again before it is asked for"

@@ -13,11 +13,15 @@ def test_the_error_of_a_silent_server_has_what_it_wrote_beside_the_protocol():
     client = harness.client()
     client.ask(1, "initialize", {})
     harness.relay.output_line(harness.session, "server: starting")
-    harness.relay.output_line(harness.session, "server, on stdout: Listening on port 80 (not a JSON object)")
+    harness.relay.output_line(
+        harness.session, "server, on stdout: Listening on port 80 (not a JSON object)"
+    )
     harness.wait(20)
     text = result_text(client.answer(1))
     assert "it has not answered initialize" in text
-    wanted = "The server's last words: starting\non stdout: Listening on port 80 (not a JSON object)"
+    wanted = (
+        "The server's last words: starting\non stdout: Listening on port 80 (not a JSON object)"
+    )
     assert text.endswith(wanted), text
 
 

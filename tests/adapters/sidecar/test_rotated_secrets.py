@@ -48,7 +48,10 @@ async def test_m02_after_a_rotation_every_call_has_the_new_token(token, tmp_path
     ledger = Ledger(tmp_path / "ledger")
     door = Door(OLD, lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
     headers = {"Authorization": f"Bearer {token.reference}"}
-    async with sdk_server(door) as server, connected(server.url, headers=headers) as (upstream, heard):
+    async with (
+        sdk_server(door) as server,
+        connected(server.url, headers=headers) as (upstream, heard),
+    ):
         await opened(upstream, heard)
         upstream.send(order(1, "before"))
         assert (await heard.outcome(1)).result
@@ -69,7 +72,10 @@ async def test_m02_many_calls_that_meet_it_together_are_all_sent_again(token, tm
     door = Door(OLD, lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
     async with (
         sdk_server(door) as server,
-        connected(server.url, headers={"Authorization": f"Bearer {token.reference}"}) as (upstream, heard),
+        connected(server.url, headers={"Authorization": f"Bearer {token.reference}"}) as (
+            upstream,
+            heard,
+        ),
     ):
         await opened(upstream, heard)
         door.valid = NEW
@@ -87,7 +93,10 @@ async def test_m02_a_token_that_has_not_changed_is_refused_as_before(token, tmp_
     door = Door(OLD, lambda: build(ledger.file, 2).streamable_http_app(json_response=True))
     async with (
         sdk_server(door) as server,
-        connected(server.url, headers={"Authorization": f"Bearer {token.reference}"}) as (upstream, heard),
+        connected(server.url, headers={"Authorization": f"Bearer {token.reference}"}) as (
+            upstream,
+            heard,
+        ),
     ):
         await opened(upstream, heard)
         door.valid = NEW
@@ -109,18 +118,25 @@ async def test_m02_a_refusal_says_that_the_new_token_cannot_be_read(tmp_path, mo
     """M02: rotated at the server while the file is empty: the refusal names the file, and not only a login that would not help."""
     token = Token("file", tmp_path, monkeypatch)
     door = Door(
-        OLD, lambda: build(Ledger(tmp_path / "ledger").file, 2).streamable_http_app(json_response=True)
+        OLD,
+        lambda: build(Ledger(tmp_path / "ledger").file, 2).streamable_http_app(json_response=True),
     )
     async with (
         sdk_server(door) as server,
-        connected(server.url, headers={"Authorization": f"Bearer {token.reference}"}) as (upstream, heard),
+        connected(server.url, headers={"Authorization": f"Bearer {token.reference}"}) as (
+            upstream,
+            heard,
+        ),
     ):
         await opened(upstream, heard)
         door.valid = NEW
         token.path.write_text("")
         upstream.send(call(1, "add", a=1, b=2))
         loss = await heard.outcome(1)
-        assert f"wanted a file that can be read and holds a secret, got {token.reference}" in loss.reason
+        assert (
+            f"wanted a file that can be read and holds a secret, got {token.reference}"
+            in loss.reason
+        )
         assert (loss.executed, OLD in repr(loss)) == (rb.errors.Executed.NO, False)
         token.write(NEW)
         upstream.send(call(2, "add", a=1, b=2))
@@ -137,7 +153,9 @@ async def test_m02_a_token_that_cannot_be_read_now_makes_the_server_away(tmp_pat
     if contents is not None:
         path.write_bytes(contents)
     with pytest.raises(LostError) as caught:
-        async with connected("http://127.0.0.1:1", headers={"Authorization": f"Bearer file:{path}"}):
+        async with connected(
+            "http://127.0.0.1:1", headers={"Authorization": f"Bearer file:{path}"}
+        ):
             pass
     assert (caught.value.loss.is_away, caught.value.loss.is_final) == (True, True)
 
@@ -145,6 +163,8 @@ async def test_m02_a_token_that_cannot_be_read_now_makes_the_server_away(tmp_pat
 async def test_m02_what_can_be_no_token_is_nothing_to_wait_for(tmp_path):
     """M02: a folder in its place does not become a token by waiting."""
     with pytest.raises(LostError) as caught:
-        async with connected("http://127.0.0.1:1", headers={"Authorization": f"Bearer file:{tmp_path}"}):
+        async with connected(
+            "http://127.0.0.1:1", headers={"Authorization": f"Bearer file:{tmp_path}"}
+        ):
             pass
     assert (caught.value.loss.is_away, caught.value.loss.is_final) == (False, True)

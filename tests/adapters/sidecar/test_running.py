@@ -48,9 +48,14 @@ async def test_a_server_that_starts_while_the_client_does_not_read_is_not_read()
         made.append(Slow(receiver))
         return made[-1]
 
-    relay, client = RunningRelay(Sidecar(command=("server",)), make, lambda _record, _line: None), Client()
+    relay, client = (
+        RunningRelay(Sidecar(command=("server",)), make, lambda _record, _line: None),
+        Client(),
+    )
     relay.connect(client)
-    relay.receive(client, message.request(1, "initialize", {"protocolVersion": "x", "capabilities": {}}))
+    relay.receive(
+        client, message.request(1, "initialize", {"protocolVersion": "x", "capabilities": {}})
+    )
     (server,) = made
     relay.set_reading(is_reading=False)
     server.changes.clear()

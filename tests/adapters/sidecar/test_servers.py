@@ -31,7 +31,9 @@ ORDERS = json.dumps(
 
 def run(command: servers.Command) -> list[dict]:
     """The lines of JSON that a client printed."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd=servers.ROOT)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True, cwd=servers.ROOT
+    )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -63,7 +65,11 @@ def test_the_memory_server_keeps_a_file(tmp_path):
     """9 tools; `create_entities` is on disk."""
     with Pipes(servers.memory(tmp_path / "memory.jsonl")) as client:
         assert len(names_of(client)) == 9
-        text(client, "create_entities", entities=[{"name": "a", "entityType": "t", "observations": ["o"]}])
+        text(
+            client,
+            "create_entities",
+            entities=[{"name": "a", "entityType": "t", "observations": ["o"]}],
+        )
     assert json.loads((tmp_path / "memory.jsonl").read_text())["name"] == "a"
 
 
@@ -116,8 +122,12 @@ def test_the_sqlite_server_has_effects_that_can_be_counted(tmp_path):
     ("client", "version"),
     [
         pytest.param(servers.typescript_client, None, marks=node, id="typescript"),
-        pytest.param(lambda *rest: servers.python_client("legacy", *rest), "2025-11-25", id="python-legacy"),
-        pytest.param(lambda *rest: servers.python_client("auto", *rest), "2026-07-28", id="python-modern"),
+        pytest.param(
+            lambda *rest: servers.python_client("legacy", *rest), "2025-11-25", id="python-legacy"
+        ),
+        pytest.param(
+            lambda *rest: servers.python_client("auto", *rest), "2026-07-28", id="python-modern"
+        ),
     ],
 )
 def test_a_client_runs_tools(client, version, tmp_path):
@@ -133,7 +143,14 @@ def test_a_client_runs_tools(client, version, tmp_path):
         assert [call["n"] for call in calls] == [0, 1, 2, 3]
         assert not any(call["isError"] for call in calls)
     assert over_stdio[-1]["text"] == "m-0\nm-1\nm-2"
-    assert [effect.marker for effect in trap.effects()] == ["m-0", "m-1", "m-2", "h-0", "h-1", "h-2"]
+    assert [effect.marker for effect in trap.effects()] == [
+        "m-0",
+        "m-1",
+        "m-2",
+        "h-0",
+        "h-1",
+        "h-2",
+    ]
     hung = Trap(tmp_path / "hung.jsonl", plan="hang")
     plan = json.dumps(
         {"calls": [{"name": "order", "arguments": {"marker": "a", "item": ""}}], "timeout": 0.3}
@@ -168,7 +185,9 @@ def test_the_inspector_lists_and_calls(tmp_path):
 def test_the_conformance_suite_passes_without_us(tmp_path):
     """40 checks of 40: what is behind us must give the same."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(servers.conformance_server(0), stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen(
+        servers.conformance_server(0), stdin=pipe, stdout=pipe, text=True
+    ) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         passed, failed, printed = servers.conformance(url, Path(tmp_path))
@@ -181,5 +200,7 @@ def test_the_conformance_suite_passes_without_us(tmp_path):
 def test_the_conformance_suite_finds_what_is_wrong(tmp_path):
     """A server without its fixtures passes a few checks, and the count says so."""
     with Trap(tmp_path / "effects.jsonl").http() as url:
-        passed, failed, _ = servers.conformance(url, Path(tmp_path), "--scenario", "tools-call-image")
+        passed, failed, _ = servers.conformance(
+            url, Path(tmp_path), "--scenario", "tools-call-image"
+        )
     assert (passed, failed) == (0, 1)

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from bench.mcp_features.raw_client import Pipes
-from tests.adapters.sidecar.standing_in import behind, outcome_of, stands_in_for, text_of, tree_of, until
+from tests.adapters.sidecar.standing_in import (
+    behind,
+    outcome_of,
+    stands_in_for,
+    text_of,
+    tree_of,
+    until,
+)
 from tests.internals.adapters import ChildUpstream, message
 
 
@@ -163,7 +170,10 @@ def test_a_call_whose_answer_cannot_be_used_ends_at_once(name):
         assert outcome_of(answer) == "unknown"
         assert f'the answer to "{name}" came and cannot be used' in text_of(answer)
         assert UNUSABLE[name] in text_of(answer)
-        assert text_of(client.begin("tools/call", {"name": "noise", "arguments": {}}).result(5)) == "noise"
+        assert (
+            text_of(client.begin("tools/call", {"name": "noise", "arguments": {}}).result(5))
+            == "noise"
+        )
 
 
 def test_a_server_that_answers_with_ids_as_texts_is_refused_with_these_words():

@@ -110,7 +110,10 @@ async def test_the_python_sdk_s_own_streams_are_taken_up_again():
         upstream.send(call(1, "polled"))
         assert (await heard.outcome(1)).result["content"][0]["text"] == "after the cut"
         await until(
-            lambda: ("notifications/tools/list_changed", None) in [(m.method, r) for m, r in heard.messages],
+            lambda: (
+                ("notifications/tools/list_changed", None)
+                in [(m.method, r) for m, r in heard.messages]
+            ),
             "the notice",
         )
     assert effects == ["polled"]

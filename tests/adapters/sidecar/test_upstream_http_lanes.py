@@ -118,7 +118,9 @@ async def test_a_login_in_the_url_is_the_one_authorization():
         headers = {"Authorization": "Bearer topsecret-1"}
         async with connected(url.replace("//", "//ann:pw@"), headers=headers) as (upstream, heard):
             await opened(upstream, heard)
-    assert {tuple(sent.getall("Authorization")) for _, sent in server.posts} == {("Basic YW5uOnB3",)}
+    assert {tuple(sent.getall("Authorization")) for _, sent in server.posts} == {
+        ("Basic YW5uOnB3",)
+    }
 
 
 async def test_a_cookie_comes_back_with_the_requests_after_it():

@@ -110,7 +110,11 @@ async def test_each_status_says_what_it_proves(row):
         outcome = await heard.outcome(1)
         assert len(received) == 1
         if isinstance(expected, int):
-            assert (outcome.id, outcome.error["code"], outcome.error["data"]) == (1, expected, {"a": [1]})
+            assert (outcome.id, outcome.error["code"], outcome.error["data"]) == (
+                1,
+                expected,
+                {"a": [1]},
+            )
             return
         assert isinstance(outcome, Loss), outcome
         wanted = {
@@ -122,7 +126,9 @@ async def test_each_status_says_what_it_proves(row):
         }
         for name, value in wanted.items():
             actual = getattr(outcome, name)
-            assert actual.startswith(value) if isinstance(value, str) and value else actual == value, (
+            assert (
+                actual.startswith(value) if isinstance(value, str) and value else actual == value
+            ), (
                 name,
                 actual,
             )
@@ -244,7 +250,9 @@ async def test_one_post_that_fails_concerns_its_own_request_only():
         for number in range(1, 11):
             upstream.send(call(number))
         outcomes = [await heard.outcome(number) for number in range(1, 11)]
-        assert [isinstance(outcome, Loss) for outcome in outcomes] == [number == 5 for number in range(1, 11)]
+        assert [isinstance(outcome, Loss) for outcome in outcomes] == [
+            number == 5 for number in range(1, 11)
+        ]
         assert outcomes[4].executed is MAYBE
         assert not heard.losses
     assert set(server.effects.values()) == {1}

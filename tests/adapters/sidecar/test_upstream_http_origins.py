@@ -55,13 +55,19 @@ async def test_redirects_are_followed_inside_the_origin_only():
         ("ftp://host/mcp", {}, "wanted http:// or https://"),
         ("host/mcp", {}, "wanted http:// or https://"),
         ("http://host:x/mcp", {}, "an unreadable one"),
-        ("http://host/mcp", {"Authorization": "Bearer topsecret-1"}, "credentials over plaintext refused"),
+        (
+            "http://host/mcp",
+            {"Authorization": "Bearer topsecret-1"},
+            "credentials over plaintext refused",
+        ),
         ("http://user:topsecret-1@host/mcp", {}, "credentials over plaintext refused"),
         ("http://host/mcp?api_key=topsecret-1", {}, "credentials over plaintext refused"),
         ("https://host/mcp", {"X-Key": "topsecret-1\n"}, "wanted printable characters"),
     ],
 )
-async def test_what_cannot_work_or_would_leak_is_refused_before_anything_is_sent(url, headers, reason):
+async def test_what_cannot_work_or_would_leak_is_refused_before_anything_is_sent(
+    url, headers, reason
+):
     """By `open`, for good, and without a secret in the words."""
     with pytest.raises(LostError, match=reason) as caught:
         async with connected(url, headers=headers):
@@ -75,7 +81,9 @@ async def test_no_secret_that_a_server_echoes_is_shown():
     secret = "topsecret-1"
 
     async def script(*_):
-        challenge = {"WWW-Authenticate": f'Bearer error_description="{secret} and qu-ery-2 and s-1-session"'}
+        challenge = {
+            "WWW-Authenticate": f'Bearer error_description="{secret} and qu-ery-2 and s-1-session"'
+        }
         return web.Response(status=401, text=f"no {secret} qu-ery-2 s-1-session", headers=challenge)
 
     server = Scripted(script, session="s-1-session").serving()
@@ -94,7 +102,9 @@ async def test_no_secret_that_a_server_echoes_is_shown():
 async def test_a_secret_s_file_that_cannot_be_is_a_loss_like_one_that_is_missing(where):
     """Final, and named: no home of such a user, a name that no file can have, a folder."""
     upstream = HTTPUpstream(
-        "http://127.0.0.1:9/mcp", receiver=Heard(), headers={"Authorization": f"Bearer file:{where}"}
+        "http://127.0.0.1:9/mcp",
+        receiver=Heard(),
+        headers={"Authorization": f"Bearer file:{where}"},
     )
     with pytest.raises(LostError) as error:
         await upstream.open()

@@ -68,7 +68,9 @@ async def test_the_order_of_what_is_sent():
         ]  # fmt: skip
         first, *rest = [headers for _, headers in server.posts]
         assert "MCP-Protocol-Version" not in first
-        assert {(h["MCP-Protocol-Version"], h["Mcp-Session-Id"]) for h in rest} == {("2025-06-18", "s-1")}
+        assert {(h["MCP-Protocol-Version"], h["Mcp-Session-Id"]) for h in rest} == {
+            ("2025-06-18", "s-1")
+        }
         ends.set()
     assert server.seen["DELETE"] == 1
 
@@ -97,7 +99,10 @@ async def test_the_stream_of_notices_is_opened_again_until_the_session_is_gone()
         upstream.send(call(1))
         await until(lambda: len(lives) == 3, "the third GET")
         assert lives == [None, "n-1", "n-2"]
-        assert [(m.params["n"], r) for m, r in heard.messages if m.is_notification] == [(1, None), (2, None)]
+        assert [(m.params["n"], r) for m, r in heard.messages if m.is_notification] == [
+            (1, None),
+            (2, None),
+        ]
         assert not heard.losses
         ends.set()
         assert (await heard.outcome(1)).result
@@ -123,7 +128,9 @@ async def test_modern_requests_carry_what_the_body_says_as_headers():
         upstream.send(call(3, "bad", modern=True, n=1.5))
         for number in (1, 2, 3):
             await heard.outcome(number)
-        one, two, bad = (headers for _, headers in sorted(server.posts, key=lambda post: post[0]["id"]))
+        one, two, bad = (
+            headers for _, headers in sorted(server.posts, key=lambda post: post[0]["id"])
+        )
         names = [
             "MCP-Protocol-Version",
             "Mcp-Method",
@@ -202,14 +209,25 @@ NOT_FOUND = {"code": -32001, "message": "Session not found"}
         ({"code": -32602, "message": "Session not found"}, "s-1", False),
         ({"code": -32001, "message": "Request timed out"}, "s-1", False),
     ],
-    ids=["unknown", "invalid request", "no session", "of the application", "an argument", "a timeout"],
+    ids=[
+        "unknown",
+        "invalid request",
+        "no session",
+        "of the application",
+        "an argument",
+        "a timeout",
+    ],
 )
 async def test_an_unknown_session_inside_of_a_success_is_one(form, error, session, is_gone):
     """M06: the next session can do the call; an error about a session of the application is the answer."""
 
     async def script(request, message):
         document = {"jsonrpc": "2.0", "id": message["id"], "error": error}
-        return web.json_response(document) if form == "json" else await streamed(request, event(document))
+        return (
+            web.json_response(document)
+            if form == "json"
+            else await streamed(request, event(document))
+        )
 
     server = Scripted(script, session=session)
     async with server.serving() as url, connected(url) as (upstream, heard):

@@ -55,7 +55,10 @@ async def test_what_a_stream_brings_belongs_to_its_request():
             assert [(m.method, r) for m, r in heard.messages if r == number] == [
                 ("sampling/createMessage", number), ("", number)
             ]  # fmt: skip
-            assert heard.notes == ["the server sent an event that is no message: not a JSON object"] * number
+            assert (
+                heard.notes
+                == ["the server sent an event that is no message: not a JSON object"] * number
+            )
             await until(lambda: not upstream._tasks, "its stream has ended")
         assert len(ports) == 1
 
@@ -77,7 +80,10 @@ async def test_an_answer_beyond_the_limit_is_abandoned(form):
         await response.write(json.dumps(document).encode())
         return response
 
-    async with Scripted(script).serving() as url, connected(url, max_message=50_000) as (upstream, heard):
+    async with (
+        Scripted(script).serving() as url,
+        connected(url, max_message=50_000) as (upstream, heard),
+    ):
         upstream.send(call(1))
         loss = await heard.outcome(1)
         assert (loss.executed, loss.reason) == (
@@ -158,7 +164,11 @@ async def test_a_stream_with_event_ids_is_taken_up_again(way):
         if way == "answer":
             return await streamed(
                 request,
-                *([event(answer)] if len(resumed) == 3 else [event(None, id=f"e-{len(resumed) + 1}")]),
+                *(
+                    [event(answer)]
+                    if len(resumed) == 3
+                    else [event(None, id=f"e-{len(resumed) + 1}")]
+                ),
             )
         if way == "away":
             request.transport.abort()
@@ -210,7 +220,8 @@ async def test_a_server_that_names_no_wait_is_not_asked_without_rest():
 
 
 @pytest.mark.parametrize(
-    ("retry", "seconds"), [(b"", 1.0), (b"0", 0.1), (b"20", 0.1), (b"2500", 2.5), (b"86400000", 60.0)]
+    ("retry", "seconds"),
+    [(b"", 1.0), (b"0", 0.1), (b"20", 0.1), (b"2500", 2.5), (b"86400000", 60.0)],
 )
 def test_the_wait_that_a_server_names_is_bounded(retry, seconds):
     """From a tenth of a second to a minute; a second where it names none."""
@@ -227,9 +238,12 @@ async def test_cancelled_its_stream_is_closed_without_a_report():
     async def script(request, message):
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        await response.write(event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}))
+        await response.write(
+            event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}})
+        )
         await until(
-            lambda: request.transport is None or request.transport.is_closing(), "the client hangs up"
+            lambda: request.transport is None or request.transport.is_closing(),
+            "the client hangs up",
         )
         closed.append(message["id"])
         return response
@@ -252,7 +266,9 @@ async def test_cancelled_its_stream_is_closed_without_a_report():
 
 
 def _not_utf8(number):
-    return json.dumps({"jsonrpc": "2.0", "id": number, **body_of("?")}).encode().replace(b"?", b"\xfd")
+    return (
+        json.dumps({"jsonrpc": "2.0", "id": number, **body_of("?")}).encode().replace(b"?", b"\xfd")
+    )
 
 
 DEFECTIVE = {

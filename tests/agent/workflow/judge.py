@@ -113,7 +113,9 @@ class Judge:
     def missing(self, report):
         """What a report, as a dictionary, should have said and does not. One of a halt may leave phases for those after it."""
         texts = [*report["warnings"], *(one["reason"] for one in report["skipped"])]
-        text = "\n".join(texts if report["failure"] is None else [*texts, report["failure"]["message"]])
+        text = "\n".join(
+            texts if report["failure"] is None else [*texts, report["failure"]["message"]]
+        )
         self.phases = {words for words in self.phases if words not in text}
         missing = set() if self.lost in text else {self.lost}
         return missing | (self.phases if report["status"] == "completed" else set())

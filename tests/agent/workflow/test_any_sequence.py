@@ -133,7 +133,9 @@ def harm(root, name, how):
         path.write_bytes(data)
 
 
-HARMS = st.lists(st.tuples(st.sampled_from(FILES), st.sampled_from(["remove", "cut", "flip"])), max_size=2)
+HARMS = st.lists(
+    st.tuples(st.sampled_from(FILES), st.sampled_from(["remove", "cut", "flip"])), max_size=2
+)
 LIVES = st.lists(st.tuples(st.integers(1, 24), HARMS), max_size=6)
 
 
@@ -163,7 +165,9 @@ def test_any_sequence_of_crashes_and_damage(world, lives):
         for name, how in harms:
             harm(one.root, name, how)
         if not any((one.root / name).exists() for name in FILES[:2]):
-            words += 1  # without the file and its backup it begins anew: that is how a person says so
+            words += (
+                1  # without the file and its backup it begins anew: that is how a person says so
+            )
     is_halted = False
     for _ in range(12):
         report = one.live(0, resume=is_halted)

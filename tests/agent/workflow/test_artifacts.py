@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from resilient_bridge.errors import ConfigError
-from tests.internals.agent import ArtifactError, Measured, PhaseCheckpoint, measure, name_of, problems
+from tests.internals.agent import (
+    ArtifactError,
+    Measured,
+    PhaseCheckpoint,
+    measure,
+    name_of,
+    problems,
+)
 
 
 needs_posix = pytest.mark.skipif(os.name == "nt", reason="needs the files of POSIX")
@@ -71,7 +78,11 @@ def test_a_check_sum_is_that_of_the_content(tmp_path, measured):
     for content in (b"", b"text", b"x" * (3 << 20)):
         path = tmp_path / "a"
         path.write_bytes(content)
-        assert measured.of("a") == Measured(tmp_path).of("a") == f"sha256:{sha256(content).hexdigest()}"
+        assert (
+            measured.of("a")
+            == Measured(tmp_path).of("a")
+            == f"sha256:{sha256(content).hexdigest()}"
+        )
 
 
 @pytest.mark.requirement("C6")

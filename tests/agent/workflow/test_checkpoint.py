@@ -33,7 +33,9 @@ EXAMPLE = """{
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 AT = datetime(2026, 2, 16, 10, 30, tzinfo=UTC)
-FAILURE = Failure.of("SYS_STATE_DAMAGED", "it is broken", retry_after=2.5, details={"path": "x", "n": 1})
+FAILURE = Failure.of(
+    "SYS_STATE_DAMAGED", "it is broken", retry_after=2.5, details={"path": "x", "n": 1}
+)
 
 
 CALL = CallRecord(phase="implement", number=1, tool="order", arguments="sha256:d", may_repeat=False)
@@ -103,7 +105,9 @@ def test_the_fields_are_those_of_the_specification_then_ours():
             "commits",
         }
         assert (ours["phase"], ours["artifacts"]) == (theirs["phase"], theirs["artifacts"])
-        assert datetime.fromisoformat(ours["completed_at"]) == datetime.fromisoformat(theirs["completed_at"])
+        assert datetime.fromisoformat(ours["completed_at"]) == datetime.fromisoformat(
+            theirs["completed_at"]
+        )
 
 
 def test_what_was_written_is_read():
@@ -123,16 +127,22 @@ def test_an_instant_of_another_zone_is_the_same_instant():
     assert state.to_value()["started_at"] == "2026-02-16T10:30:00.000Z"
 
 
-_names = st.text(st.characters(codec="utf-8", exclude_characters="/\\\0"), min_size=1, max_size=8).filter(
-    lambda name: name not in {".", ".."}
-)
+_names = st.text(
+    st.characters(codec="utf-8", exclude_characters="/\\\0"), min_size=1, max_size=8
+).filter(lambda name: name not in {".", ".."})
 _phases = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 _texts = st.lists(_phases, max_size=3).map(tuple)
 _instants = st.datetimes(
-    datetime.fromisoformat("1900-01-01"), datetime.fromisoformat("2200-01-01"), timezones=st.just(UTC)
+    datetime.fromisoformat("1900-01-01"),
+    datetime.fromisoformat("2200-01-01"),
+    timezones=st.just(UTC),
 ).map(lambda at: at.replace(microsecond=at.microsecond // 1000 * 1000))
 _json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _phases,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | _phases,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_phases, inner, max_size=3),
     max_leaves=8,
 )
@@ -144,7 +154,9 @@ _failures = st.builds(
     retryable=st.booleans(),
     retry_after=st.none() | st.floats(0, 1e6),
     suggestions=_texts,
-    details=st.dictionaries(st.sampled_from(["phase", "reason", "errno"]), st.integers(0, 99) | _phases),
+    details=st.dictionaries(
+        st.sampled_from(["phase", "reason", "errno"]), st.integers(0, 99) | _phases
+    ),
 )
 
 
@@ -167,7 +179,9 @@ def _states(draw):
             )
         )
     current = phases[done] if done < len(phases) else None
-    statuses = [one for one in WorkflowStatus if one is not WorkflowStatus.HALTED or current is not None]
+    statuses = [
+        one for one in WorkflowStatus if one is not WorkflowStatus.HALTED or current is not None
+    ]
     status = draw(st.sampled_from(statuses))
     return WorkflowState(
         id=draw(_phases),
@@ -315,7 +329,11 @@ def test_each_phase_is_there_once():
     """Twice among the finished, or finished and skipped too, is no state."""
     value = _value()
     for wrong in (
-        {**value, "checkpoints": [value["checkpoints"][0]] * 2, "phases_completed": ["analyze"] * 2},
+        {
+            **value,
+            "checkpoints": [value["checkpoints"][0]] * 2,
+            "phases_completed": ["analyze"] * 2,
+        },
         {**value, "skipped": [{**value["skipped"][0], "phase": "plan"}]},
     ):
         with pytest.raises(ValueError, match=r"^checkpoints: wanted each phase once"):

@@ -25,7 +25,9 @@ def test_steps_leave_the_state_as_it_was():
     state = _fresh()
     before = state.to_value()
     state.began("a").halted("a", FAILURE)
-    state.failed({"phase": "a"}).warned("x").marked_skipped("a", AT, "r").ended(WorkflowStatus.ABORTED)
+    state.failed({"phase": "a"}).warned("x").marked_skipped("a", AT, "r").ended(
+        WorkflowStatus.ABORTED
+    )
     assert state.to_value() == before
 
 

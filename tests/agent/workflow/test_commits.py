@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 import pytest
 
 from resilient_bridge.errors import ConfigError
-from tests.internals.agent import ArtifactError, HiddenError, Measured, PhaseCheckpoint, commit_of, problems
+from tests.internals.agent import (
+    ArtifactError,
+    HiddenError,
+    Measured,
+    PhaseCheckpoint,
+    commit_of,
+    problems,
+)
 
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing")
@@ -64,7 +71,12 @@ def _problems(root, *commits):
 def test_a_commit_is_known_by_its_full_name(tmp_path, git):
     """HEAD, a short name and the full one are the same; it holds as long as HEAD has it in its history."""
     head = git("rev-parse", "HEAD")
-    assert commit_of(tmp_path, None) == commit_of(tmp_path, head[:7]) == commit_of(tmp_path, head) == head
+    assert (
+        commit_of(tmp_path, None)
+        == commit_of(tmp_path, head[:7])
+        == commit_of(tmp_path, head)
+        == head
+    )
     assert _problems(tmp_path, head) == []
     _commit(git, tmp_path, "second")
     assert _problems(tmp_path, head) == []
@@ -89,7 +101,9 @@ def test_a_commit_that_is_not_in_the_history_any_more(tmp_path, git, how):
     else:
         git("checkout", "--quiet", "--orphan", "new")
         git("commit", "--quiet", "-m", "new")
-    assert _problems(tmp_path, third) == [f"commit {third[:12]} is not in the history: it is not there"]
+    assert _problems(tmp_path, third) == [
+        f"commit {third[:12]} is not in the history: it is not there"
+    ]
     assert commit_of(tmp_path, third) == third
 
 
@@ -115,7 +129,9 @@ def test_what_is_no_commit_is_refused(tmp_path, git):
     for name in ("0" * 40, "dead", git("rev-parse", "HEAD:file"), git("rev-parse", "HEAD^{tree}")):
         with pytest.raises(ArtifactError):
             commit_of(tmp_path, name)
-    assert _problems(tmp_path, "0" * 40)[0].startswith("commit 000000000000 is not in the history: ")
+    assert _problems(tmp_path, "0" * 40)[0].startswith(
+        "commit 000000000000 is not in the history: "
+    )
 
 
 def test_a_tag_is_the_commit_that_it_is_of(tmp_path, git):

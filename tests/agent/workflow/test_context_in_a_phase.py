@@ -21,7 +21,9 @@ class Session:
     def __init__(self, root, *, listens):
         self.flow = Flow(root).build()
         self.flow.acts["b"] = self.talk
-        self.guard = rb.agent.ContextGuard(WINDOW, count=lambda messages, _tools: sum(map(len, messages)))
+        self.guard = rb.agent.ContextGuard(
+            WINDOW, count=lambda messages, _tools: sum(map(len, messages))
+        )
         self.listens = listens
         self.restored, self.asked, self.rows = [], [], []
 
@@ -34,7 +36,9 @@ class Session:
         with rb.listen(parts.append):
             self.restored.append(phase.restored)
             answers = list(phase.restored or ())
-            history = [f"{len(answers)} answers are there"]  # the summary that a new session begins with
+            history = [
+                f"{len(answers)} answers are there"
+            ]  # the summary that a new session begins with
             for turn in range(len(answers), ROUNDS):
                 history.append("x" * 10)
                 answers.append(await self.guard.call(self.model, history))
@@ -47,7 +51,9 @@ class Session:
 
 @pytest.mark.requirement("C10")
 @pytest.mark.parametrize("listens", [True, False], ids=["told", "looking"])
-async def test_a_full_context_is_reported_saved_and_resumed_in_a_new_session(tmp_path, heard, listens):
+async def test_a_full_context_is_reported_saved_and_resumed_in_a_new_session(
+    tmp_path, heard, listens
+):
     """Told once, while there is room; the overflow halts the workflow and says what helps; the new session does what is left, and no more."""
     first = Session(tmp_path, listens=listens)
     halted = await first.flow.flow.run()

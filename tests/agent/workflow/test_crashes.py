@@ -53,7 +53,10 @@ GIT = {
     "GIT_CONFIG_SYSTEM": os.devnull,
     **{f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
 }
-SEED, LIVES = int(os.environ.get("RB_SEED", "0")), int(os.environ.get("RB_LIVES", "12" if IS_ALL else "6"))
+SEED, LIVES = (
+    int(os.environ.get("RB_SEED", "0")),
+    int(os.environ.get("RB_LIVES", "12" if IS_ALL else "6")),
+)
 
 
 class Host:
@@ -180,10 +183,17 @@ def ask(tmp_path_factory):
     if shutil.which("git") is None:
         pytest.skip("git is missing")
     program = tmp_path_factory.mktemp("program") / "release.py"
-    program.write_text(re.search(r"```python\n(# release\.py\n.*?)```", PAGE.read_text(), re.DOTALL)[1])
+    program.write_text(
+        re.search(r"```python\n(# release\.py\n.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    )
     command = [sys.executable, "-m", "tests.agent.workflow.lives", str(program)]
     process = subprocess.Popen(
-        command, cwd=ROOT, env={**os.environ, **GIT}, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        command,
+        cwd=ROOT,
+        env={**os.environ, **GIT},
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
 
     def asked(reported):
@@ -300,7 +310,9 @@ def test_any_sequence_of_kills_and_damage(release, host, seed):
     for life in range(40):
         kill_at = rng.randrange(1, 90) if life < 8 else 0
         reported = one.live(kill_at, resume=reported.get("report", {}).get("status") == "halted")
-        story.append((kill_at, reported.get("report", {}).get("status", "killed"), one.ledger("began")))
+        story.append(
+            (kill_at, reported.get("report", {}).get("status", "killed"), one.ledger("began"))
+        )
         report = reported.get("report")
         if report is not None:
             assert report["status"] in {"completed", "halted"}, story
@@ -319,7 +331,9 @@ def test_any_sequence_of_kills_and_damage(release, host, seed):
     except AssertionError:
         # The state may be lost while git and the server have theirs: the effects that are known by their own keys stay one each
         # only as long as the identity of the workflow is known.
-        is_reported = any("lost workflow progress" in text for text in reported["report"]["warnings"])
+        is_reported = any(
+            "lost workflow progress" in text for text in reported["report"]["warnings"]
+        )
         if not (is_reported or one.judge.is_forgotten):
             raise AssertionError(story) from None
         assert (one.root / "dist/notes.html").read_text() == f"<pre>{NOTES}</pre>"

@@ -56,7 +56,9 @@ async def test_a_phase_before_it_that_runs_again_does_not_hide_that_it_had_start
 
 
 @pytest.mark.requirement("C5")
-async def test_a_new_beginning_that_is_damaged_is_not_taken_for_the_aborted_one(tmp_path, monkeypatch):
+async def test_a_new_beginning_that_is_damaged_is_not_taken_for_the_aborted_one(
+    tmp_path, monkeypatch
+):
     """The backup says aborted, but the file had begun anew: what was lost is said, and nothing runs twice unasked."""
     options = {"a": {"idempotent": False}}
     flow = Flow(tmp_path).build(**options)
@@ -79,7 +81,9 @@ async def test_a_new_beginning_that_is_damaged_is_not_taken_for_the_aborted_one(
 
 def _shared(root, **more):
     """a makes a.txt and y.txt, b adds to a.txt and lists it, c is refused."""
-    flow = Flow(root).build(a={"artifacts": ["a.txt", "y.txt"]}, b={"artifacts": ["a.txt", "b.txt"], **more})
+    flow = Flow(root).build(
+        a={"artifacts": ["a.txt", "y.txt"]}, b={"artifacts": ["a.txt", "b.txt"], **more}
+    )
 
     async def make(_):
         (root / "y.txt").write_text("y")

@@ -20,7 +20,11 @@ EXAMPLE = {
     "current_phase": "implement",
     "checkpoints": [
         {"phase": "analyze", "completed_at": "2026-02-16T10:32:15Z", "artifacts": ["analysis.md"]},
-        {"phase": "plan", "completed_at": "2026-02-16T10:35:42Z", "artifacts": ["plan.md", "file-list.txt"]},
+        {
+            "phase": "plan",
+            "completed_at": "2026-02-16T10:35:42Z",
+            "artifacts": ["plan.md", "file-list.txt"],
+        },
     ],
     "errors": [],
     "last_backup": "2026-02-16T10:35:42Z",
@@ -54,7 +58,9 @@ def write_seed(root, *, files=FILES, **changes):
 
 @pytest.mark.requirement("C8")
 @pytest.mark.parametrize("name", [None, "x-implement"])
-async def test_h01_the_specifications_own_file_is_read_and_finished_phases_do_not_run_again(tmp_path, name):
+async def test_h01_the_specifications_own_file_is_read_and_finished_phases_do_not_run_again(
+    tmp_path, name
+):
     """With or without the name in the program; the file becomes the backup, as it was, before anything changes."""
     write_seed(tmp_path)
     before = (tmp_path / "workflow-state.json").read_bytes()
@@ -68,10 +74,16 @@ async def test_h01_the_specifications_own_file_is_read_and_finished_phases_do_no
     assert (tmp_path / "workflow-state.json").read_bytes() == before
     seen = []
     with rb.listen(
-        lambda event: seen.append((tmp_path / "workflow-state.json.bak").read_bytes()) if not seen else None
+        lambda event: (
+            seen.append((tmp_path / "workflow-state.json.bak").read_bytes()) if not seen else None
+        )
     ):
         report = await flow.run()
-    assert (report.status, report.warnings, ran) == (WorkflowStatus.COMPLETED, (), ["implement", "verify"])
+    assert (report.status, report.warnings, ran) == (
+        WorkflowStatus.COMPLETED,
+        (),
+        ["implement", "verify"],
+    )
     assert (seen[0] == before) or b"x-implement" in seen[0]
     assert {path.name for path in tmp_path.glob("workflow-state*")} == {
         "workflow-state.json", "workflow-state.json.bak", "workflow-state.json.owner",
@@ -92,7 +104,9 @@ async def test_h01_what_is_written_has_the_specifications_fields_at_the_top(tmp_
 
 
 @pytest.mark.requirement("C6")
-async def test_h01_a_phase_of_the_specifications_file_whose_artifact_is_missing_runs_again(tmp_path):
+async def test_h01_a_phase_of_the_specifications_file_whose_artifact_is_missing_runs_again(
+    tmp_path,
+):
     """It names no check sums, so that it is there is all that can be asked."""
     write_seed(tmp_path, files=("analysis.md", "plan.md"))
     flow, ran = seed_flow(tmp_path)
@@ -105,7 +119,11 @@ async def test_h01_the_phase_that_another_program_had_started_is_in_doubt(tmp_pa
     write_seed(tmp_path)
     flow, ran = seed_flow(tmp_path, idempotent=False)
     report = await flow.run()
-    assert (report.failure.code, report.current_phase, ran) == ("SYS_OUTCOME_UNKNOWN", "implement", [])
+    assert (report.failure.code, report.current_phase, ran) == (
+        "SYS_OUTCOME_UNKNOWN",
+        "implement",
+        [],
+    )
 
 
 async def test_h01_the_form_of_its_partial_recovery_is_read_too(tmp_path):
@@ -192,7 +210,9 @@ async def test_a07_a_state_older_than_its_backup_costs_no_completed_phase(tmp_pa
             "current_phase": "plan",
             "last_backup": "2026-02-16T10:32:15Z",
         }
-        path.write_text(json.dumps({**EXAMPLE, **earlier, "checkpoints": EXAMPLE["checkpoints"][:1]}))
+        path.write_text(
+            json.dumps({**EXAMPLE, **earlier, "checkpoints": EXAMPLE["checkpoints"][:1]})
+        )
     flow, ran = seed_flow(tmp_path, name="x-implement")
     report = await flow.run()
     assert report.is_completed
@@ -207,7 +227,11 @@ async def test_a07_a_state_older_than_its_backup_costs_no_completed_phase(tmp_pa
         {"phases_completed": ["analyze"]},
         {"checkpoints": "none"},
         {"started_at": "yesterday"},
-        {"checkpoints": [{"phase": "plan", "completed_at": "2026-02-16T10:35:42Z", "artifacts": ["../x"]}]},
+        {
+            "checkpoints": [
+                {"phase": "plan", "completed_at": "2026-02-16T10:35:42Z", "artifacts": ["../x"]}
+            ]
+        },
     ],
 )
 async def test_a_file_in_that_form_that_contradicts_itself_is_damaged(tmp_path, changes):

@@ -22,7 +22,9 @@ from tests.internals.files import read_private
 
 
 @pytest.mark.requirement("C6")
-async def test_the_end_of_a_phase_is_saved_when_the_run_is_cancelled_meanwhile(tmp_path, monkeypatch):
+async def test_the_end_of_a_phase_is_saved_when_the_run_is_cancelled_meanwhile(
+    tmp_path, monkeypatch
+):
     """The phase has ended and is being written down: cancelling waits for that, and the phase does not run again."""
     flow = Flow(tmp_path).build()
     saving, go_on, was_free = asyncio.Event(), threading.Event(), []
@@ -107,14 +109,19 @@ async def test_warnings_of_concurrent_calls_are_all_saved(tmp_path, monkeypatch)
     rows = []
 
     async def many(phase):
-        await asyncio.gather(*(phase.warn(f"part {n}") for n in range(10)), phase.checkpoint({"n": 1}))
+        await asyncio.gather(
+            *(phase.warn(f"part {n}") for n in range(10)), phase.checkpoint({"n": 1})
+        )
         rows.append(flow.value())
         raise PermissionError(13, "no")
 
     flow.acts["a"] = many
     report = await flow.flow.run()
     assert sorted(report.warnings) == [f"a: part {n}" for n in range(10)]
-    assert (len(rows[0]["warnings"]), rows[0]["saved"]) == (10, {"n": 1})  # the newest is what was on disk
+    assert (len(rows[0]["warnings"]), rows[0]["saved"]) == (
+        10,
+        {"n": 1},
+    )  # the newest is what was on disk
     assert flow.value()["saved"] == {"n": 1}
 
 
@@ -229,7 +236,9 @@ async def test_a_secret_in_the_reason_of_a_skip_is_masked(tmp_path):
     with rb.listen(heard.append):
         report = await flow.flow.skip(reason="did it with token=s3cret-value\udcff")
     (event,) = [one for one in heard if isinstance(one, events.PhaseChanged)]
-    assert "s3cret" not in event.reason + str(report.to_dict()) + (tmp_path / "state.json").read_text()
+    assert (
+        "s3cret" not in event.reason + str(report.to_dict()) + (tmp_path / "state.json").read_text()
+    )
 
 
 @pytest.mark.timeout(10)
@@ -275,7 +284,9 @@ async def test_a_sync_check_runs_beside_the_loop(tmp_path):
         return True
 
     def holds():
-        return asyncio.run_coroutine_threadsafe(answer(), loop).result(5)  # only a loop that turns can answer
+        return asyncio.run_coroutine_threadsafe(answer(), loop).result(
+            5
+        )  # only a loop that turns can answer
 
     flow.phase(name="a", checks=[holds])(lambda: None)
     assert (await flow.run()).is_completed

@@ -104,7 +104,8 @@ async def test_a02_an_order_is_placed_once_whatever_its_answer_says(tmp_path, te
 
 @pytest.mark.requirement("C6")
 @pytest.mark.parametrize(
-    "text", ["SyntaxError: Unexpected token < in JSON", "Operation incomplete", "429 Too Many Requests"]
+    "text",
+    ["SyntaxError: Unexpected token < in JSON", "Operation incomplete", "429 Too Many Requests"],
 )
 async def test_a02_a_command_is_run_once_whatever_it_prints(tmp_path, text):
     """Its effect comes before its error output."""
@@ -218,7 +219,9 @@ async def test_an_order_that_was_caught_is_still_in_doubt(tmp_path):
 
 def dies(root, body):
     """Run the workflow in a process that ends in the middle; return what it had placed."""
-    if (pid := os.fork()) == 0:  # no thread is running in a test's process that the child would need
+    if (
+        pid := os.fork()
+    ) == 0:  # no thread is running in a test's process that the child would need
         import asyncio
 
         try:
@@ -235,12 +238,18 @@ def test_h02_after_a_crash_each_finished_call_comes_from_the_journal(tmp_path):
     ledger = tmp_path / "ledger"
 
     async def first(shop, phase):
-        got = [await phase.call("order", {"item": "book"}), await phase.call("look", '{"at": "it"}')]
+        got = [
+            await phase.call("order", {"item": "book"}),
+            await phase.call("look", '{"at": "it"}'),
+        ]
         ledger.write_text(json.dumps(got))
         os._exit(9)
 
     async def second(shop, phase):
-        got = [await phase.call("order", '{"item": "book"}'), await phase.call("look", {"at": "it"})]
+        got = [
+            await phase.call("order", '{"item": "book"}'),
+            await phase.call("look", {"at": "it"}),
+        ]
         assert got == json.loads(ledger.read_text())
 
     dies(tmp_path, first)
@@ -325,14 +334,17 @@ async def test_another_call_instead_of_one_is_reported_and_made_if_it_may_be_rep
     _, again, report = await killed_after_the_calls(tmp_path, first, second)
     assert (report.status, again.looked, results) == (COMPLETED, ["b"], ["seen b"])
     assert any(
-        "call 1 is one of look, and was another one in an earlier run" in one for one in report.warnings
+        "call 1 is one of look, and was another one in an earlier run" in one
+        for one in report.warnings
     )
 
 
 @pytest.mark.parametrize(
     "calls", [[("order", {"item": "pen"})], [("look", {"at": "a"}), ("order", {"item": "book"})]]
 )
-async def test_an_order_that_cannot_be_distinguished_from_the_earlier_one_is_not_made(tmp_path, calls):
+async def test_an_order_that_cannot_be_distinguished_from_the_earlier_one_is_not_made(
+    tmp_path, calls
+):
     """Other arguments, or another place: it may be the same order. A person decides; then it is made."""
 
     async def first(shop, phase):

@@ -38,7 +38,11 @@ async def _refused(flow, verb):
 @pytest.mark.requirement("C6")
 @pytest.mark.parametrize(
     ("names", "verb"),
-    [*(((FILE,), verb) for verb in VERBS), *(((BACKUP,), verb) for verb in VERBS), ((FILE, BACKUP), "run")],
+    [
+        *(((FILE,), verb) for verb in VERBS),
+        *(((BACKUP,), verb) for verb in VERBS),
+        ((FILE, BACKUP), "run"),
+    ],
 )
 async def test_a_state_of_a_later_version_is_refused_and_not_touched(tmp_path, names, verb, heard):
     """Whichever copy is of it: SYS_STATE_FOREIGN with the file and both versions; nothing runs, and nothing on the disk has changed."""
@@ -48,7 +52,10 @@ async def test_a_state_of_a_later_version_is_refused_and_not_touched(tmp_path, n
     flow = Flow(tmp_path).build()
     failure = await _refused(flow, verb)
     assert failure.code == "SYS_STATE_FOREIGN"
-    assert failure.message == f"{tmp_path / names[0]}: wanted version 1 of a state document, got version 2"
+    assert (
+        failure.message
+        == f"{tmp_path / names[0]}: wanted version 1 of a state document, got version 2"
+    )
     assert (flow.ran, snapshot(tmp_path), heard) == ([], before, [])
 
 

@@ -75,7 +75,12 @@ async def test_repeats_are_those_of_the_tool_and_not_of_the_phase_too(flow):
 
     with rb.testing.virtual_time() as time:
         report = await flow(tools.box, body).run()
-    assert (report.status, len(tools.keys), time.slept, runs) == (WorkflowStatus.HALTED, 4, [2, 4, 8], [1])
+    assert (report.status, len(tools.keys), time.slept, runs) == (
+        WorkflowStatus.HALTED,
+        4,
+        [2, 4, 8],
+        [1],
+    )
     assert report.failure.kind is rb.Kind.PERMANENT
     assert "ConnectionResetError" in report.explain()
 

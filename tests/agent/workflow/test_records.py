@@ -56,7 +56,10 @@ async def test_a_tool_that_failed_is_recorded_as_what_it_raised_and_where(tmp_pa
     assert error == flow.value()["errors"][0]
     assert (error["phase"], error["run"], error["tool"]) == ("a", 1, "fetch")
     assert error["arguments"] == {"path": "/x", "password": "[redacted]"}
-    assert (error["error"], error["failure"]["code"]) == ("PermissionError", "TOOL_EXECUTION_FAILED")
+    assert (error["error"], error["failure"]["code"]) == (
+        "PermissionError",
+        "TOOL_EXECUTION_FAILED",
+    )
     names = [name for name in _names(error) if name not in {"run", "call"}]
     assert names == ["calls", "fetch", "_deep", "_deep", "_deep"]
     assert SECRET not in "".join(error["trace"])
@@ -156,7 +159,11 @@ async def test_what_a_phase_raises_by_itself_is_recorded_as_it_was(tmp_path):
 
     flow.acts.update(a=plain, b=wrapped)
     first, second = (await flow.flow.run()).errors
-    assert (first["tool"], first["error"], second["error"]) == (None, "PermissionError", "PermissionError")
+    assert (first["tool"], first["error"], second["error"]) == (
+        None,
+        "PermissionError",
+        "PermissionError",
+    )
     assert _names(first)[-3:] == ["plain", "_deep", "_deep"]
     assert _names(second)[-1] == "_deep"
     assert "wrapped" in _names(second)
@@ -172,7 +179,9 @@ async def test_k13_no_record_says_permanent_and_retryable(tmp_path, whose):
     async def late():
         raise TimeoutError
 
-    flow = Workflow(tmp_path / "state.json", name="flow", root=tmp_path, policy=policy, tools=toolbox)
+    flow = Workflow(
+        tmp_path / "state.json", name="flow", root=tmp_path, policy=policy, tools=toolbox
+    )
 
     @flow.phase(idempotent=True)
     async def work(phase):

@@ -44,7 +44,9 @@ async def test_after_three_repeats_it_is_permanent(tmp_path, heard):
         report = await flow.flow.run()
     assert (report.status, flow.ran.count("b")) == (WorkflowStatus.HALTED, 4)
     assert "stopped: attempts" in report.explain()
-    assert [event.failure.stopped for event in heard if isinstance(event, events.GaveUp)] == ["attempts"]
+    assert [event.failure.stopped for event in heard if isinstance(event, events.GaveUp)] == [
+        "attempts"
+    ]
 
 
 @pytest.mark.requirement("C1")
@@ -104,7 +106,9 @@ async def test_a_check_decides_too(tmp_path):
 async def test_a_phase_that_finds_corruption_runs_once_more(tmp_path):
     """What is still there is verified first: a finished phase whose artifact is gone runs before it."""
     flow = Flow(tmp_path).build()
-    corrupt = error_for(Failure.of("SYS_UPSTREAM_REJECTED", "schema validation failed", kind=Kind.CORRUPTION))
+    corrupt = error_for(
+        Failure.of("SYS_UPSTREAM_REJECTED", "schema validation failed", kind=Kind.CORRUPTION)
+    )
 
     async def find(_):
         if flow.ran.count("b") == 1:
@@ -122,7 +126,9 @@ async def test_a_phase_that_finds_corruption_runs_once_more(tmp_path):
 
 @pytest.mark.requirement("C6")
 @pytest.mark.parametrize("harm", ["missing", "changed"])
-async def test_a_finished_phase_whose_artifact_does_not_hold_runs_again_alone(tmp_path, heard, harm):
+async def test_a_finished_phase_whose_artifact_does_not_hold_runs_again_alone(
+    tmp_path, heard, harm
+):
     """What follows it and holds stays finished; the report and an event say what happened."""
     first = Flow(tmp_path).build()
     first.acts["c"] = fails(PermissionError(13, "no"))
@@ -251,7 +257,11 @@ async def test_the_end_of_a_phase_is_in_both_files_before_anything_follows(tmp_p
     flow.acts["b"] = fails(PermissionError(13, "no"))
     with rb.listen(look):
         await flow.flow.run()
-    ends = [("phase completed", ["a"]), ("phase skipped", ["a", "b"]), ("phase completed", ["a", "c", "b"])]
+    ends = [
+        ("phase completed", ["a"]),
+        ("phase skipped", ["a", "b"]),
+        ("phase completed", ["a", "c", "b"]),
+    ]
     wanted = [(kind, done, "running") for kind, done in ends]
     wanted.append(("workflow completed", ["a", "c", "b"], "completed"))
     assert seen == [
@@ -271,7 +281,8 @@ async def test_without_a_backup_it_starts_over_and_says_so(tmp_path):
     report = await flow.flow.run()
     assert (report.status, flow.ran) == (WorkflowStatus.COMPLETED, ["a", "b", "c"])
     assert any(
-        "lost workflow progress" in text and "starting from phase a" in text for text in report.warnings
+        "lost workflow progress" in text and "starting from phase a" in text
+        for text in report.warnings
     )
 
 
@@ -304,7 +315,9 @@ async def test_the_next_phase_is_in_doubt_when_the_last_step_is_lost(tmp_path):
     saved = {}
 
     async def note(_):
-        saved.update({name: (tmp_path / name).read_bytes() for name in ("state.json", "state.json.bak")})
+        saved.update(
+            {name: (tmp_path / name).read_bytes() for name in ("state.json", "state.json.bak")}
+        )
 
     flow.acts["b"] = note
     await flow.flow.run()

@@ -76,7 +76,10 @@ state: /x/state.json"""
             HALTED.marked_skipped("test", AT, "r"),
             "release is not finished (1 of 4 phases finished, 1 skipped)",
         ),
-        (HALTED.began("test").ended(WorkflowStatus.ABORTED), "release aborted (1 of 4 phases finished)"),
+        (
+            HALTED.began("test").ended(WorkflowStatus.ABORTED),
+            "release aborted (1 of 4 phases finished)",
+        ),
     ],
 )
 def test_str_is_one_line(state, line):
@@ -92,7 +95,9 @@ def test_nothing_finished_says_nothing():
     )
 
 
-@pytest.mark.parametrize("state", [None, HALTED, HALTED.began("test").ended(WorkflowStatus.COMPLETED)])
+@pytest.mark.parametrize(
+    "state", [None, HALTED, HALTED.began("test").ended(WorkflowStatus.COMPLETED)]
+)
 def test_its_data_are_json(state):
     """Every field of the report is there, under its name, and is what json.dumps takes, as it is."""
     report = _report(state)
@@ -152,7 +157,12 @@ async def test_the_report_of_a_real_halt_is_json_and_shows_no_secret(tmp_path):
 
     flow.acts["b"] = act
     report = await flow.flow.run()
-    shown = [report.explain(), str(report), json.dumps(report.to_dict(), allow_nan=False), repr(report)]
+    shown = [
+        report.explain(),
+        str(report),
+        json.dumps(report.to_dict(), allow_nan=False),
+        repr(report),
+    ]
     assert not any("s3cret" in text for text in shown)
     (error,) = report.to_dict()["errors"]
     assert {"at", "phase", "run", "tool", "arguments", "failure", "error", "trace"} == set(error)

@@ -15,7 +15,9 @@ from tests.internals.telemetry import name_in_words
 
 
 RESET = ConnectionResetError(104, "connection reset")
-CORRUPT = error_for(Failure.of("SYS_UPSTREAM_REJECTED", "schema validation failed", kind=Kind.CORRUPTION))
+CORRUPT = error_for(
+    Failure.of("SYS_UPSTREAM_REJECTED", "schema validation failed", kind=Kind.CORRUPTION)
+)
 DIED = "phase b began again: the process had ended inside of it"
 
 

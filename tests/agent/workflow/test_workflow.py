@@ -31,7 +31,9 @@ async def test_phases_run_in_order_and_never_again(tmp_path, heard):
         ("a", "b", "c"),
         ["a", "b", "c"],
     )
-    assert [name_in_words(event) for event in heard if not isinstance(event, events.CallFinished)] == [
+    assert [
+        name_in_words(event) for event in heard if not isinstance(event, events.CallFinished)
+    ] == [
         "workflow started",
         *["phase started", "phase completed"] * 3,
         "workflow completed",
@@ -47,14 +49,32 @@ async def test_a_required_phase_that_fails_halts_everything(tmp_path, heard):
     flow = Flow(tmp_path).build()
     flow.acts["b"] = fails(PermissionError(13, "Permission denied", str(tmp_path / "b.txt")))
     report = await flow.flow.run()
-    assert (report.status, report.completed, report.current_phase) == (WorkflowStatus.HALTED, ("a",), "b")
+    assert (report.status, report.completed, report.current_phase) == (
+        WorkflowStatus.HALTED,
+        ("a",),
+        "b",
+    )
     assert report.remaining == ("b", "c")
     text = report.explain()
-    for word in ("what failed", "why", "suggested fixes", "alternatives", "PermissionError", "left: b, c"):
+    for word in (
+        "what failed",
+        "why",
+        "suggested fixes",
+        "alternatives",
+        "PermissionError",
+        "left: b, c",
+    ):
         assert word in text
     assert flow.value()["status"] == "halted"
-    assert (heard[-1].status, heard[-1].phase, heard[-1].completed, heard[-1].total) == ("halted", "b", 1, 3)
-    assert (await Flow(tmp_path).build().flow.run()).status is WorkflowStatus.HALTED  # a decision is needed
+    assert (heard[-1].status, heard[-1].phase, heard[-1].completed, heard[-1].total) == (
+        "halted",
+        "b",
+        1,
+        3,
+    )
+    assert (
+        await Flow(tmp_path).build().flow.run()
+    ).status is WorkflowStatus.HALTED  # a decision is needed
 
 
 @pytest.mark.requirement("C3")
@@ -67,7 +87,10 @@ async def test_the_record_of_a_failure_has_its_context_and_no_secret(tmp_path):
     assert (error["phase"], error["error"]) == ("a", "ValueError")
     assert any("flows.py" in frame for frame in error["trace"])
     assert not any("resilient_bridge/calls" in frame for frame in error["trace"])
-    assert "hunter2" not in report.explain() + str(report.to_dict()) + (tmp_path / "state.json").read_text()
+    assert (
+        "hunter2"
+        not in report.explain() + str(report.to_dict()) + (tmp_path / "state.json").read_text()
+    )
 
 
 @pytest.mark.requirement("C3")
@@ -91,7 +114,11 @@ async def test_resume_goes_on_with_the_phase_that_failed(tmp_path):
     await first.flow.run()
     second = Flow(tmp_path).build()
     report = await second.flow.resume()
-    assert (report.status, report.failure, second.ran) == (WorkflowStatus.COMPLETED, None, ["b", "c"])
+    assert (report.status, report.failure, second.ran) == (
+        WorkflowStatus.COMPLETED,
+        None,
+        ["b", "c"],
+    )
 
 
 async def test_skip_leaves_out_what_it_halted_at(tmp_path):
@@ -124,7 +151,12 @@ async def test_abort_ends_it_and_the_next_run_begins_anew(tmp_path, heard):
     await flow.flow.run()
     report = await flow.flow.abort()
     assert (report.status, report.failure) == (WorkflowStatus.ABORTED, None)
-    assert (heard[-1].status, heard[-1].phase, heard[-1].completed, heard[-1].total) == ("aborted", "b", 1, 3)
+    assert (heard[-1].status, heard[-1].phase, heard[-1].completed, heard[-1].total) == (
+        "aborted",
+        "b",
+        1,
+        3,
+    )
     assert (tmp_path / "a.txt").exists()
     with pytest.raises(ConfigError, match=r"Workflow\.resume"):
         await flow.flow.resume()
@@ -147,7 +179,11 @@ async def test_status_tells_how_far_it_is_while_it_runs(tmp_path):
     assert flow.flow.status().status is WorkflowStatus.NEW
     await flow.flow.run()
     (report,) = seen
-    assert (report.status, report.completed, report.current_phase) == (WorkflowStatus.RUNNING, ("a",), "b")
+    assert (report.status, report.completed, report.current_phase) == (
+        WorkflowStatus.RUNNING,
+        ("a",),
+        "b",
+    )
 
 
 async def test_two_runners_of_one_file_exclude_each_other(tmp_path):

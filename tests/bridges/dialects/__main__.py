@@ -37,7 +37,9 @@ def main() -> None:
     )
     with ProcessPoolExecutor(2) as pool:
         for name, seen, seconds in pool.map(schedules, range(len(CASES)), [count] * len(CASES)):
-            verdicts = " | ".join(f"{seen.verdicts[name]:,}" for name in ("RECOVERED", "GAP", "UNKNOWN"))
+            verdicts = " | ".join(
+                f"{seen.verdicts[name]:,}" for name in ("RECOVERED", "GAP", "UNKNOWN")
+            )
             wrong = len(seen.problems)
             write(
                 f"| {name} | {count:,} | {seen.delivered:,} | {seen.strays:,} | {verdicts} | {wrong} | {seconds:.0f} s |\n"

@@ -24,7 +24,10 @@ from tests.internals.testing import Simulation
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_EXCUSED = {"no_position", "timeout"}  # nothing had come yet; the network was too slow for an answer
+_EXCUSED = {
+    "no_position",
+    "timeout",
+}  # nothing had come yet; the network was too slow for an answer
 STRAY: tuple[str | bytes, ...] = (
     "", "no json", '{"type": "tool_call", "payload": {', "[" * 2_000, "17", "null", "[]", "[[]]", '{"unrelated": true}',
     '{"type": 7, "seq": "x", "id": [1], "payload": null}', '{"type": "x", "payload": {"text": "\\ud800"}}', b"\x00\xff\xfe{}", b"",
@@ -114,7 +117,8 @@ class Served:
             def take(self) -> Any:
                 """Take the next frame; a stray one shares none with others, where a server puts several messages into one."""
                 count = next(
-                    (at for at, frame in enumerate(self.waiting) if frame in STRAY), len(self.waiting)
+                    (at for at, frame in enumerate(self.waiting) if frame in STRAY),
+                    len(self.waiting),
                 )
                 if count == 0:
                     return self.waiting.popleft()
@@ -161,9 +165,15 @@ def run(case: Case, seed: int, *, rate: float = 0.15, until: float = 40.0) -> Se
     return seen
 
 
-async def _scenario(case: Case, server: Served, rng: random.Random, until: float, seen: Seen) -> None:
+async def _scenario(
+    case: Case, server: Served, rng: random.Random, until: float, seen: Seen
+) -> None:
     double, stream = server.double, []
-    url = str(server.address) + case.path if case.url is None else case.url(double, str(server.address))
+    url = (
+        str(server.address) + case.path
+        if case.url is None
+        else case.url(double, str(server.address))
+    )
     policy = rb.bridge.BridgePolicy().evolve(
         reconnect=rb.bridge.Reconnect(allow_plaintext_credentials=True, connect_timeout=5),
         replay=rb.presets.default.replay.evolve(timeout=8),
@@ -184,7 +194,9 @@ async def _scenario(case: Case, server: Served, rng: random.Random, until: float
         start = {channel: len(double.log.get(channel, ())) for channel in case.channels}
         number = 0
         loop = asyncio.get_running_loop()
-        sends = sorted(rng.uniform(0, until) for _ in range(SENDS)) if case.message is not None else []
+        sends = (
+            sorted(rng.uniform(0, until) for _ in range(SENDS)) if case.message is not None else []
+        )
         while loop.time() < until:
             await asyncio.sleep(rng.choice((0.01, 0.2, 1.0, 3.0)))
             for _ in range(rng.choice((1, 1, 3))):
@@ -214,7 +226,9 @@ async def _come_to_rest(
                 last[channel] = number
                 await double.publish(number, channel)
             await asyncio.sleep(3)
-            came = {each for item in stream if not isinstance(item, rb.bridge.Gap) for each in item[0]}
+            came = {
+                each for item in stream if not isinstance(item, rb.bridge.Gap) for each in item[0]
+            }
             due = set(last.values())
             if case.reorders:  # what is sent again later comes minutes later
                 due = {each for log in double.log.values() for each in log} - set(double.abandoned)
@@ -247,9 +261,13 @@ async def _note(events: Any, seen: Seen, server: Served, case: Case, stream: lis
                 and not server.lost
                 and event.verdict != rb.bridge.Verdict.RECOVERED
                 and event.reason not in _EXCUSED
-                and (event.reason != "no_anchor" or _had(stream) > event.replayed)  # nothing had come before
+                and (
+                    event.reason != "no_anchor" or _had(stream) > event.replayed
+                )  # nothing had come before
             ):
-                seen.problems.append(f"{event.verdict}({event.reason}), and the server held everything")
+                seen.problems.append(
+                    f"{event.verdict}({event.reason}), and the server held everything"
+                )
 
 
 def _judge(
@@ -285,10 +303,18 @@ def _judge(
 class Reader:
     """What came of one channel, held against its log."""
 
-    def __init__(self, channel: str | None, log: list[int], start: int, case: Case, seen: Seen) -> None:
+    def __init__(
+        self, channel: str | None, log: list[int], start: int, case: Case, seen: Seen
+    ) -> None:
         self.had: set[int] = set()
         self.is_unordered = case.reorders
-        self._channel, self._log, self._start, self._case, self._seen = channel, log, start, case, seen
+        self._channel, self._log, self._start, self._case, self._seen = (
+            channel,
+            log,
+            start,
+            case,
+            seen,
+        )
         self._index = {number: at for at, number in enumerate(log)}
         self._at = start - 1
         self._hole = False
@@ -312,7 +338,8 @@ class Reader:
             return
         if index <= self._at:
             self._problem(
-                f"{number} came after {self._log[self._at]}", unless=may_repeat or index < self._start
+                f"{number} came after {self._log[self._at]}",
+                unless=may_repeat or index < self._start,
             )
             return
         missing = self._log[self._at + 1 : index]

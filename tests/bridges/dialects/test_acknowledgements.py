@@ -11,7 +11,9 @@ from tests.bridges.doubles.slack_socket_mode import SlackSocketMode
 
 
 def _client(double, url, **options):
-    return rb.BridgeClient(lambda: url + double.new_path(), dialect=rb.dialects.slack_socket_mode, **options)
+    return rb.BridgeClient(
+        lambda: url + double.new_path(), dialect=rb.dialects.slack_socket_mode, **options
+    )
 
 
 async def test_an_event_is_acknowledged_when_the_reader_asks_for_the_next():

@@ -35,7 +35,11 @@ def test_a_send_is_confirmed_by_the_name_that_the_server_gives_back(name):
         rig.send("", {"id": 7}),
     ]
     sent = [json.loads(frame) for frame in rig.write() if b"id" in frame.encode()]
-    assert [frame["id"] for frame in sent if "do" in frame or frame.get("id") == 7] == ["k1", "mine", 7]
+    assert [frame["id"] for frame in sent if "do" in frame or frame.get("id") == 7] == [
+        "k1",
+        "mine",
+        7,
+    ]
     rig.hear({**position, "result": {"ok": "k1"}})
     assert [str(entry.state) for entry in entries] == ["written"] * 3
     for acknowledged in ("mine", 7, "k1"):

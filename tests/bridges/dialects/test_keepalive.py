@@ -40,8 +40,12 @@ def test_a_reader_who_does_not_read_costs_no_connection():
     """The pongs stand behind what is unread: nothing is concluded from that."""
 
     async def main(server):
-        small = rb.bridge.BridgePolicy().evolve(inbox=rb.presets.default.inbox.evolve(max_messages=5))
-        async with rb.BridgeClient(str(server.address), dialect=rb.dialects.plain, policy=small) as bridge:
+        small = rb.bridge.BridgePolicy().evolve(
+            inbox=rb.presets.default.inbox.evolve(max_messages=5)
+        )
+        async with rb.BridgeClient(
+            str(server.address), dialect=rb.dialects.plain, policy=small
+        ) as bridge:
             await bridge.wait_ready(timeout=5)
             messages = aiter(bridge)
             for number in range(400):

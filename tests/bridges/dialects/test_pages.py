@@ -36,8 +36,15 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[3]
 PAGES = ROOT / "docs" / "dialects"
-PROGRAM = re.compile(r"^## A complete program\n\n```python\n(.*?)^```\n\Z", re.MULTILINE | re.DOTALL)
-SECTIONS = ["What the server guarantees", "What you get", "What you cannot get", "A complete program"]
+PROGRAM = re.compile(
+    r"^## A complete program\n\n```python\n(.*?)^```\n\Z", re.MULTILINE | re.DOTALL
+)
+SECTIONS = [
+    "What the server guarantees",
+    "What you get",
+    "What you cannot get",
+    "A complete program",
+]
 ONLY_DOUBLES = ("mattermost", "slack-socket-mode", "centrifugo")
 FIRST = 70_001  # the first number that a double publishes
 
@@ -160,7 +167,9 @@ async def test_the_program_for_mattermost_loads_what_a_restart_cost_it():
             await double.publish(missed)
             program.number = missed
             await program.publish_until_shown(double, missed)
-            assert [line for line in program.printed if str(missed) in line] == [f"message {missed}"]
+            assert [line for line in program.printed if str(missed) in line] == [
+                f"message {missed}"
+            ]
         finally:
             await program.stop()
 
@@ -182,7 +191,9 @@ def test_a_page_says_at_once_that_no_real_service_was_asked(page):
     """In its first paragraph, and in the table."""
     _, first, *_ = (PAGES / f"{page}.md").read_text().split("\n\n")
     assert "tested against a scripted double only" in " ".join(first.split())
-    (row,) = [line for line in (PAGES / "index.md").read_text().splitlines() if f"]({page}.md)" in line]
+    (row,) = [
+        line for line in (PAGES / "index.md").read_text().splitlines() if f"]({page}.md)" in line
+    ]
     assert row.endswith("| a scripted double only |")
 
 
@@ -213,7 +224,9 @@ def test_every_case_has_its_row_in_the_evidence():
     assert names - rows == set(), (
         "docs/reference/evidence.md, Dialects, has no row for these: `python -m tests.bridges.dialects` prints them"
     )
-    assert rows - names == set(), "docs/reference/evidence.md, Dialects, has rows of cases that are gone"
+    assert rows - names == set(), (
+        "docs/reference/evidence.md, Dialects, has rows of cases that are gone"
+    )
 
 
 def test_every_page_of_a_dialect_is_type_checked():
@@ -228,8 +241,15 @@ def test_every_page_of_a_dialect_is_type_checked():
 JUDGES = re.compile(
     r"^from \.recovery import|^class Finding|PositionGoneError", re.MULTILINE
 )  # a module that finds reasons
-FINDINGS = {"Finding", "Hole", "forget", "backfill_ended"}  # the second argument, or the last, is a reason
-REASONS = re.compile(r"_?lost(_backfill)?|_?gone|_?others|reason|_WHY")  # names that hold the reason of a gap
+FINDINGS = {
+    "Finding",
+    "Hole",
+    "forget",
+    "backfill_ended",
+}  # the second argument, or the last, is a reason
+REASONS = re.compile(
+    r"_?lost(_backfill)?|_?gone|_?others|reason|_WHY"
+)  # names that hold the reason of a gap
 
 
 def _texts(node: ast.AST) -> set[str]:
@@ -245,7 +265,13 @@ def _texts(node: ast.AST) -> set[str]:
 def _name(node: ast.AST) -> str:
     while isinstance(node, ast.Subscript):
         node = node.value
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )
 
 
 def _reasons(node: ast.AST) -> Iterator[str]:

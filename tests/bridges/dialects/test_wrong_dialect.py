@@ -26,7 +26,12 @@ SECRET = "k-1234567890"
     ("double", "path", "dialect", "fits"),
     [
         (SocketIO, "/socket.io/?EIO=4&transport=websocket", rb.dialects.recursor, "socketio()"),
-        (SocketIO, "/socket.io/?EIO=4&transport=websocket", rb.dialects.recursor_live, "socketio()"),
+        (
+            SocketIO,
+            "/socket.io/?EIO=4&transport=websocket",
+            rb.dialects.recursor_live,
+            "socketio()",
+        ),
         (Agno, "/workflows/ws", rb.dialects.recursor, "agno(workflow_id=…)"),
     ],
     ids=["socket.io", "socket.io, by its functions", "agno"],
@@ -47,7 +52,12 @@ async def test_it_says_so_within_seconds(double, path, dialect, fits):
 @pytest.mark.parametrize(
     ("double", "path", "first", "fits"),
     [
-        (SessionSocket, "/sockets/session/main", '{"type":"auth","session_api_key":"k"}', "openhands"),
+        (
+            SessionSocket,
+            "/sockets/session/main",
+            '{"type":"auth","session_api_key":"k"}',
+            "openhands",
+        ),
         (Mattermost, "/api/v4/websocket", "", "mattermost"),
         (SlackSocketMode, None, "", "slack_socket_mode"),
         (Homemade, "/", "", "sequence(field='seq', ask=…)"),
@@ -56,12 +66,22 @@ async def test_it_says_so_within_seconds(double, path, dialect, fits):
 )
 async def test_first_frames_show_the_dialect(double, path, first, fits):
     """Of servers that speak when they are spoken to, as a client of plain frames sees them."""
-    server = double(random.Random(1), token="secret") if double is Mattermost else double(random.Random(1))
+    server = (
+        double(random.Random(1), token="secret")
+        if double is Mattermost
+        else double(random.Random(1))
+    )
 
     async def hello(link):
         if first or double is Mattermost:
-            challenge = {"seq": 1, "action": "authentication_challenge", "data": {"token": "secret"}}
-            await link.send(challenge if double is Mattermost else {"type": "auth", "session_api_key": "k"})
+            challenge = {
+                "seq": 1,
+                "action": "authentication_challenge",
+                "data": {"token": "secret"},
+            }
+            await link.send(
+                challenge if double is Mattermost else {"type": "auth", "session_api_key": "k"}
+            )
 
     async with asyncio.timeout(20), serving_aiohttp(server) as url:
         where = url + (server.new_path() if path is None else path)

@@ -17,7 +17,9 @@ from tests.bridges.doubles.base import Double, last
 from tests.bridges.doubles.connection import Connection, decoded
 
 
-BROKEN = "Subscription failed: 'str' object has no attribute 'value'"  # 3.1.10, SQLite, after kill -9
+BROKEN = (
+    "Subscription failed: 'str' object has no attribute 'value'"  # 3.1.10, SQLite, after kill -9
+)
 
 
 class _Client(Connection):

@@ -86,7 +86,11 @@ class Centrifugo(Double):
         super().__init__(rng, notices_after=notices_after)
         self.token_wanted, self.expired, self.channel = token, expired, channel
         self.forbidden, self.server_side = forbidden, server_side
-        self.history_size, self.history_ttl, self.recovery_limit = history_size, history_ttl, recovery_limit
+        self.history_size, self.history_ttl, self.recovery_limit = (
+            history_size,
+            history_ttl,
+            recovery_limit,
+        )
         self.on_disk, self.ping, self.pong, self.pong_within = on_disk, ping, pong, pong_within
         self.streams: dict[str, _Stream] = {}
 
@@ -104,7 +108,9 @@ class Centrifugo(Double):
                 command = decoded(line)
                 if command == {}:
                     connection.answered = True
-                elif not isinstance(command, dict) or not (connection.connected or "connect" in command):
+                elif not isinstance(command, dict) or not (
+                    connection.connected or "connect" in command
+                ):
                     connection.close(3501, "bad request")
                 else:
                     self._carry_out(connection, command)
@@ -173,7 +179,9 @@ class Centrifugo(Double):
         if "id" in command and not client.closing:
             client.say({"id": command["id"], **answer})
 
-    def _connect(self, client: _Client, fields: dict[str, Any], command: dict[str, Any]) -> dict[str, Any]:
+    def _connect(
+        self, client: _Client, fields: dict[str, Any], command: dict[str, Any]
+    ) -> dict[str, Any]:
         if client.connected:
             client.close(3501, "bad request")
         elif fields.get("token") in self.expired:
@@ -189,7 +197,9 @@ class Centrifugo(Double):
         beat = _present(ping=int(self.ping), pong=self.pong)
         return {"client": self.uuid(), "version": "6.0.0", **beat} | _present(subs=subs)
 
-    def _subscribe(self, client: _Client, fields: dict[str, Any], command: dict[str, Any]) -> dict[str, Any]:
+    def _subscribe(
+        self, client: _Client, fields: dict[str, Any], command: dict[str, Any]
+    ) -> dict[str, Any]:
         channel = fields.get("channel", "")
         if channel in self.forbidden:
             raise Refusal(103, "permission denied")
@@ -203,7 +213,9 @@ class Centrifugo(Double):
         stream = self._stream(channel)
         recovering = bool(fields.get("recover"))
         missed = (
-            self._missed(stream, fields.get("offset", 0), fields.get("epoch", "")) if recovering else None
+            self._missed(stream, fields.get("offset", 0), fields.get("epoch", ""))
+            if recovering
+            else None
         )
         return _present(
             recoverable=self.history_size > 0,
@@ -215,11 +227,17 @@ class Centrifugo(Double):
             publications=[publication for publication, visible in missed or () if visible],
         )
 
-    def _missed(self, stream: _Stream, offset: int, epoch: str) -> list[tuple[dict[str, Any], bool]] | None:
+    def _missed(
+        self, stream: _Stream, offset: int, epoch: str
+    ) -> list[tuple[dict[str, Any], bool]] | None:
         """Return the publications after a position; None if any of them is not there."""
         missed = [entry for entry in stream.publications if entry[0]["offset"] > offset]
         complete = len(missed) == stream.offset - offset
-        return missed if epoch == stream.epoch and complete and len(missed) <= self.recovery_limit else None
+        return (
+            missed
+            if epoch == stream.epoch and complete and len(missed) <= self.recovery_limit
+            else None
+        )
 
     def _unsubscribe(
         self, client: _Client, fields: dict[str, Any], command: dict[str, Any]
@@ -227,7 +245,9 @@ class Centrifugo(Double):
         client.channels.discard(fields.get("channel", ""))
         return {}
 
-    def _history(self, client: _Client, fields: dict[str, Any], command: dict[str, Any]) -> dict[str, Any]:
+    def _history(
+        self, client: _Client, fields: dict[str, Any], command: dict[str, Any]
+    ) -> dict[str, Any]:
         channel, since = fields.get("channel", ""), fields.get("since")
         if channel in self.forbidden:
             raise Refusal(103, "permission denied")
@@ -252,11 +272,15 @@ class Centrifugo(Double):
         self._publish(fields["channel"], fields.get("data"))
         return {}
 
-    def _rpc(self, client: _Client, fields: dict[str, Any], command: dict[str, Any]) -> dict[str, Any]:
+    def _rpc(
+        self, client: _Client, fields: dict[str, Any], command: dict[str, Any]
+    ) -> dict[str, Any]:
         self.effects.append(command)
         return {"data": fields.get("data")}
 
-    def _send(self, client: _Client, fields: dict[str, Any], command: dict[str, Any]) -> dict[str, Any]:
+    def _send(
+        self, client: _Client, fields: dict[str, Any], command: dict[str, Any]
+    ) -> dict[str, Any]:
         self.effects.append(command)
         return {}
 

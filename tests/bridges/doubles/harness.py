@@ -128,7 +128,9 @@ class _AiohttpSocket:
             self.abort()
         elif code != 1005:
             await self._socket.close(code=code, message=reason.encode())
-        elif self._socket._writer is not None:  # aiohttp has no public call for a close frame without a code
+        elif (
+            self._socket._writer is not None
+        ):  # aiohttp has no public call for a close frame without a code
             await self._socket._writer.send_frame(b"", WSMsgType.CLOSE)
 
     def abort(self) -> None:
@@ -139,7 +141,11 @@ class _AiohttpSocket:
 def _as_response(answer: tuple[int, Any]) -> Response:
     body = json.dumps(answer[1]).encode()
     headers = Headers(
-        {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
+        {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            "Connection": "close",
+        }
     )
     return Response(answer[0], HTTPStatus(answer[0]).phrase, headers, body)
 
@@ -177,7 +183,10 @@ async def serving_aiohttp(double: Double) -> AsyncIterator[Address]:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         if not _is_upgrade(request.headers):
-            status, body = double.rest(request.method, request.path_qs, request.headers) or (404, {})
+            status, body = double.rest(request.method, request.path_qs, request.headers) or (
+                404,
+                {},
+            )
             return web.json_response(body, status=status)
         status = double.refuse(request.path_qs, request.headers)
         if status is not None:

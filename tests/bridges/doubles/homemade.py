@@ -159,7 +159,9 @@ class Homemade(Double):
         return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     def _live(self) -> list[_Client]:
-        return [client for client in self.connections if isinstance(client, _Client) and client.live]
+        return [
+            client for client in self.connections if isinstance(client, _Client) and client.live
+        ]
 
     def _say(self, client: _Client, event: dict[str, Any]) -> None:
         position = event[self.field]
@@ -168,7 +170,11 @@ class Homemade(Double):
             client.missed.append(position)
             return
         if client.missed and self.gap_frame:
-            fields = {"requested": client.missed[0], "oldest": position, "dropped": len(client.missed)}
+            fields = {
+                "requested": client.missed[0],
+                "oldest": position,
+                "dropped": len(client.missed),
+            }
             client.say({"type": self.gap_frame, **fields})
         client.missed.clear()
         client.say(event)

@@ -66,9 +66,9 @@ class Jupyter(Double):
         """403 for a wrong token, 404 for a kernel that is not there."""
         parts = urlsplit(path)
         lower = {name.lower(): value for name, value in headers.items()}
-        token = dict(parse_qsl(parts.query)).get("token") or lower.get("authorization", "").removeprefix(
-            "token "
-        )
+        token = dict(parse_qsl(parts.query)).get("token") or lower.get(
+            "authorization", ""
+        ).removeprefix("token ")
         if self.token_wanted is not None and token != self.token_wanted:
             return 403
         return None if self._kernel_of(parts.path) else 404
@@ -93,7 +93,9 @@ class Jupyter(Double):
         kernel = self.kernels.get(channel or self.kernel)
         if kernel is not None:
             content = {"name": "stdout", "text": f"{number}\n"}
-            self._emit(kernel, "iopub", "stream", content, kernel.parent, metadata={"number": number})
+            self._emit(
+                kernel, "iopub", "stream", content, kernel.parent, metadata={"number": number}
+            )
 
     def start_kernel(self, kernel: str | None = None) -> None:
         """Start a kernel, under an id that may have been used before."""
@@ -128,7 +130,9 @@ class Jupyter(Double):
             for message in kernel.buffer:
                 connection.say(message)
         elif kernel.buffering_for is not None:
-            discarded = f"Discarding {len(kernel.buffer)} buffered messages for {kernel.buffering_for}"
+            discarded = (
+                f"Discarding {len(kernel.buffer)} buffered messages for {kernel.buffering_for}"
+            )
             self.server_log.append(discarded)
         kernel.buffer, kernel.buffering_for = [], None
 
@@ -189,7 +193,12 @@ class Jupyter(Double):
         metadata: dict[str, Any] | None = None,
     ) -> None:
         """Say a message of the kernel to all, or to the session that reads this answer."""
-        header = {"msg_id": self.uuid(), "msg_type": kind, "username": "kernel", "date": self.stamp()}
+        header = {
+            "msg_id": self.uuid(),
+            "msg_type": kind,
+            "username": "kernel",
+            "date": self.stamp(),
+        }
         message = {
             "header": {**header, "session": kernel.name, "version": "5.3"},
             "parent_header": parent,

@@ -101,9 +101,9 @@ class Mattermost(Double):
 
     async def attend(self, connection: _Client) -> None:
         """Auth by header, cookie or first frame; then a hello, or the replay of a session that was found."""
-        if connection.headers.get("authorization") == f"Bearer {self.token_wanted}" or self._has_cookie(
-            connection
-        ):
+        if connection.headers.get(
+            "authorization"
+        ) == f"Bearer {self.token_wanted}" or self._has_cookie(connection):
             self._begin(connection)
         while True:
             request = decoded(await self._next(connection))
@@ -124,7 +124,9 @@ class Mattermost(Double):
         self._hidden -= hidden
         for session in [*self.sessions.values()]:
             self._queue(session, _Event(fields, hidden=hidden))
-        await asyncio.sleep(0)  # the writers run between two posts: only who does not read has a full queue
+        await asyncio.sleep(
+            0
+        )  # the writers run between two posts: only who does not read has a full queue
 
     def hide(self, count: int = 1) -> None:
         """Lose the next events on their way: a hole in the numbers of every connection, which a resume can fill."""
@@ -201,7 +203,9 @@ class Mattermost(Double):
             self._fail(connection, about, "api.web_socket_router.bad_action.app_error")
 
     def _fail(self, connection: _Client, about: Any, error: str) -> None:
-        connection.say({"status": "FAIL", "error": {"id": error, "message": error}, "seq_reply": about})
+        connection.say(
+            {"status": "FAIL", "error": {"id": error, "message": error}, "seq_reply": about}
+        )
 
     def _begin(self, connection: _Client) -> None:
         connection.authenticated = True
@@ -213,7 +217,11 @@ class Mattermost(Double):
         else:
             session = _Session(self.token(26).lower(), self.dead_queue)
             self.sessions[session.id] = session
-            data = {"connection_id": session.id, "server_version": "10.0.0", "server_hostname": "one"}
+            data = {
+                "connection_id": session.id,
+                "server_version": "10.0.0",
+                "server_hostname": "one",
+            }
             missed = [_Event({"event": "hello", "data": data, "broadcast": {}})]
         connection.session, session.connection, session.unsent = session, connection, []
         for event in missed:

@@ -67,7 +67,11 @@ class _Server(Double):
     ) -> None:
         super().__init__(rng, notices_after=notices_after)
         self.key, self.conversation, self.busy = key, conversation, 0
-        self.max_subscribers, self.max_pending, self.auth_within = max_subscribers, max_pending, auth_within
+        self.max_subscribers, self.max_pending, self.auth_within = (
+            max_subscribers,
+            max_pending,
+            auth_within,
+        )
         self.zone, self.runs, self.step = timedelta(hours=utc_offset), runs, step
         self.stored: dict[str, list[dict[str, Any]]] = {conversation: []}
 
@@ -128,7 +132,9 @@ class _Server(Double):
             return
         self.effects.append(message)
         content = {"role": message.get("role", "user"), "content": message["content"]}
-        self._store(connection.conversation, kind="MessageEvent", source="user", llm_message=content)
+        self._store(
+            connection.conversation, kind="MessageEvent", source="user", llm_message=content
+        )
         if self.runs:
             self._run(connection.conversation)
 
@@ -158,7 +164,11 @@ class _Server(Double):
     def subscribers(self, conversation: str) -> list[_Client]:
         """Return who hears a conversation."""
         clients = [client for client in self.connections if isinstance(client, _Client)]
-        return [client for client in clients if client.subscribed and client.conversation == conversation]
+        return [
+            client
+            for client in clients
+            if client.subscribed and client.conversation == conversation
+        ]
 
     async def _authenticated(self, connection: _Client) -> bool:
         early = "session_api_key" in connection.query or "x-session-api-key" in connection.headers
@@ -262,7 +272,10 @@ class LegacySocket(_Server):
         ids = [event["id"] for event in found]
         first = ids.index(query["page_id"]) if query.get("page_id") in ids else 0
         end = first + int(query.get("limit", "100"))
-        return 200, {"items": found[first:end], "next_page_id": ids[end] if end < len(ids) else None}
+        return 200, {
+            "items": found[first:end],
+            "next_page_id": ids[end] if end < len(ids) else None,
+        }
 
     def _utc(self, stamp: str) -> datetime:
         time = datetime.fromisoformat(stamp)
@@ -279,7 +292,12 @@ class SessionSocket(_Server):
     prefix = "/sockets/session/"
 
     def __init__(
-        self, rng: random.Random, *, max_frame: int = 2**22, max_pending: int | None = 2**24, **options: Any
+        self,
+        rng: random.Random,
+        *,
+        max_frame: int = 2**22,
+        max_pending: int | None = 2**24,
+        **options: Any,
     ) -> None:
         super().__init__(rng, max_pending=max_pending, **options)
         self.max_frame = max_frame
@@ -310,7 +328,9 @@ class SessionSocket(_Server):
         else:
             super().hear(connection, frame)
 
-    def stream_item(self, number: int, channel: str | None = None, *, aborted: bool = False) -> None:
+    def stream_item(
+        self, number: int, channel: str | None = None, *, aborted: bool = False
+    ) -> None:
         """The agent makes an item piece by piece: frames that have no seq and are never replayed."""
         item = self.uuid()
         frames: list[dict[str, Any]] = [

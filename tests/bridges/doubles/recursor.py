@@ -54,17 +54,26 @@ class Recursor(Double):
         notices_after: float = 0.0,
     ) -> None:
         super().__init__(rng, notices_after=notices_after)
-        self.token_wanted, self.answers, self.grace, self.buffer_bytes = token, answers, grace, buffer_bytes
+        self.token_wanted, self.answers, self.grace, self.buffer_bytes = (
+            token,
+            answers,
+            grace,
+            buffer_bytes,
+        )
         self.sessions: dict[str, _Session] = {}
         self.process = self.uuid()
 
     # ---- what it says ------------------------------------------------------------------------------------------
 
     def _message(self, kind: str, payload: dict[str, Any], identity: Any = None) -> dict[str, Any]:
-        stamp = self.stamp()[:-4] + "Z"  # milliseconds, as JavaScript has: several messages share one
+        stamp = (
+            self.stamp()[:-4] + "Z"
+        )  # milliseconds, as JavaScript has: several messages share one
         return {"type": kind, "id": identity or self.uuid(), "timestamp": stamp, "payload": payload}
 
-    def _say(self, client: _Client, kind: str, payload: dict[str, Any], identity: Any = None) -> None:
+    def _say(
+        self, client: _Client, kind: str, payload: dict[str, Any], identity: Any = None
+    ) -> None:
         client.say(self._message(kind, payload, identity))
 
     def _refuse(self, client: _Client, message: dict[str, Any], code: str, text: str) -> None:
@@ -74,7 +83,9 @@ class Recursor(Double):
         """A message to each session: into its buffer, and to whoever is connected."""
         self.record(number, channel)
         for session in self._alive():
-            text = json.dumps(self._message("claude_event", {"number": number}), separators=(",", ":"))
+            text = json.dumps(
+                self._message("claude_event", {"number": number}), separators=(",", ":")
+            )
             session.buffer.append(text)
             while sum(map(len, session.buffer)) > self.buffer_bytes:
                 session.buffer.popleft()
@@ -125,7 +136,11 @@ class Recursor(Double):
             self._refuse(client, message, "PROTO_SEQUENCE_ERROR", "auth expected first")
             return True
         if message["payload"].get("token") != self.token_wanted:
-            refusal = {"code": "AUTH_INVALID_TOKEN", "message": "Invalid token", "recoverable": False}
+            refusal = {
+                "code": "AUTH_INVALID_TOKEN",
+                "message": "Invalid token",
+                "recoverable": False,
+            }
             self._say(client, "connection_error", refusal)
             return False
         client.is_known = True
@@ -133,7 +148,9 @@ class Recursor(Double):
             "server_version": "1.0.0",
             "active_sessions": [s.name for s in self._alive()],
         }
-        self._say(client, "connection_ack", hello | ({"server_id": self.process} if self.answers else {}))
+        self._say(
+            client, "connection_ack", hello | ({"server_id": self.process} if self.answers else {})
+        )
         return True
 
     def _act(self, client: _Client, message: dict[str, Any], payload: dict[str, Any]) -> None:
@@ -146,7 +163,11 @@ class Recursor(Double):
             self._refuse(client, message, "PROTO_SEQUENCE_ERROR", "session_join expected first")
         elif kind == "request_replay":
             since = payload.get("since")
-            texts = [text for text in client.session.buffer if not since or _stamp_of(text) > _plain(since)]
+            texts = [
+                text
+                for text in client.session.buffer
+                if not since or _stamp_of(text) > _plain(since)
+            ]
             self._say(client, "replay_buffer", {"messages": texts}, message.get("id"))
         elif kind not in CONTROL:
             self._take(client, client.session, message, payload)

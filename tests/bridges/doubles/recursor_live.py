@@ -65,7 +65,9 @@ class RecursorLive(Double):
         """A hook event, a notification, or a piece of live output."""
         self.record(number, channel)
         if channel == "notification":
-            message = self._message("notification", {"notification_id": self.uuid(), "number": number})
+            message = self._message(
+                "notification", {"notification_id": self.uuid(), "number": number}
+            )
         elif channel == "output":
             message = self._message("stream_chunk", {"content": f"{number}\n", "number": number})
         else:
@@ -86,16 +88,27 @@ class RecursorLive(Double):
         """Let the oldest messages of the queue go."""
         self.queue = deque(last(self.queue, keep), self.queue.maxlen)
 
-    def _message(self, kind: str, payload: dict[str, Any], identity: str | None = None) -> dict[str, Any]:
-        return {"type": kind, "id": identity or self.uuid(), "timestamp": self.stamp(), "payload": payload}
+    def _message(
+        self, kind: str, payload: dict[str, Any], identity: str | None = None
+    ) -> dict[str, Any]:
+        return {
+            "type": kind,
+            "id": identity or self.uuid(),
+            "timestamp": self.stamp(),
+            "payload": payload,
+        }
 
-    def _say(self, client: _Client, kind: str, payload: dict[str, Any], identity: str | None = None) -> None:
+    def _say(
+        self, client: _Client, kind: str, payload: dict[str, Any], identity: str | None = None
+    ) -> None:
         client.say(self._message(kind, payload, identity))
 
     def _error(self, client: _Client, code: str, text: str, request: dict[str, Any]) -> None:
         payload = {"code": code, "message": text, "request_type": request.get("type")}
         session = (request.get("payload") or {}).get("session_id")
-        self._say(client, "error", payload | ({"session_id": session} if session else {}))  # a fresh id
+        self._say(
+            client, "error", payload | ({"session_id": session} if session else {})
+        )  # a fresh id
 
     def _authenticate(self, client: _Client, payload: dict[str, Any]) -> None:
         if self.insecure:
@@ -141,5 +154,9 @@ class RecursorLive(Double):
             self._say(client, f"{kind}_response", {"status": "ok"}, message.get("id"))
 
     def _settle(self, ids: list[str]) -> None:
-        rest = [message for message in self.queue if message["payload"].get("notification_id") not in ids]
+        rest = [
+            message
+            for message in self.queue
+            if message["payload"].get("notification_id") not in ids
+        ]
         self.queue = deque(rest, self.queue.maxlen)

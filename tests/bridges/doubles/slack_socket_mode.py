@@ -55,11 +55,17 @@ class SlackSocketMode(Double):
     ) -> None:
         super().__init__(rng, notices_after=notices_after)
         self.app_token, self.ack_within, self.retries = app_token, ack_within, retries
-        self.envelope_ids, self.max_sockets, self.closes_after = envelope_ids, max_sockets, closes_after
+        self.envelope_ids, self.max_sockets, self.closes_after = (
+            envelope_ids,
+            max_sockets,
+            closes_after,
+        )
         self.link_disabled = False
         self.tickets: set[str] = set()
         self.abandoned: list[int] = []
-        self._deliveries: dict[str, _Delivery] = {}  # by envelope id; an id that was used before stays valid
+        self._deliveries: dict[
+            str, _Delivery
+        ] = {}  # by envelope id; an id that was used before stays valid
 
     def new_path(self) -> str:
         """Return a path with a fresh ticket, as `apps.connections.open` gives out."""
@@ -97,7 +103,9 @@ class SlackSocketMode(Double):
         async for frame in connection.frames():
             message = decoded(frame)
             delivery = (
-                self._deliveries.get(message.get("envelope_id", "")) if isinstance(message, dict) else None
+                self._deliveries.get(message.get("envelope_id", ""))
+                if isinstance(message, dict)
+                else None
             )
             if delivery is not None and not delivery.settled:
                 delivery.settled = True
@@ -106,7 +114,12 @@ class SlackSocketMode(Double):
     async def publish(self, number: int, channel: str | None = None) -> None:
         """Somebody writes the number in a channel."""
         self.record(number, channel)
-        event = {"type": "message", "text": f"message {number}", "channel": channel or "C1", "number": number}
+        event = {
+            "type": "message",
+            "text": f"message {number}",
+            "channel": channel or "C1",
+            "number": number,
+        }
         event["ts"] = f"{self.moment().timestamp():.6f}"
         payload = {"type": "event_callback", "event_id": f"Ev{self.token(9)}", "event": event}
         self._deliver(_Delivery(number, payload, self.uuid()))
@@ -134,7 +147,9 @@ class SlackSocketMode(Double):
         """Make one attempt, to one socket."""
         self._deliveries[delivery.envelope_id] = delivery
         open_now = [
-            client for client in self.connections if isinstance(client, _Client) and not client.closing
+            client
+            for client in self.connections
+            if isinstance(client, _Client) and not client.closing
         ]
         clients = [client for client in open_now if not client.warned] or open_now
         if not clients:

@@ -70,7 +70,11 @@ class SocketIO(Double):
         notices_after: float = 0.0,
     ) -> None:
         super().__init__(rng, notices_after=notices_after)
-        self.recovery, self.token_wanted, self.max_disconnection = recovery, token, max_disconnection
+        self.recovery, self.token_wanted, self.max_disconnection = (
+            recovery,
+            token,
+            max_disconnection,
+        )
         self.ping_interval, self.ping_timeout = ping_interval, ping_timeout
         self.ping_timeout_stores = ping_timeout_stores
         self.packets: list[_Packet] = []
@@ -126,10 +130,14 @@ class SocketIO(Double):
         """Only now can the session be recovered."""
         if self.recovery and connection.joined and connection.stored:
             until = self.now() + self.max_disconnection
-            self.sessions[connection.pid] = _Session(connection.sid, connection.pid, connection.rooms, until)
+            self.sessions[connection.pid] = _Session(
+                connection.sid, connection.pid, connection.rooms, until
+            )
 
     def _hearers(self, room: str | None) -> list[_Client]:
-        clients = [client for client in self.connections if isinstance(client, _Client) and client.joined]
+        clients = [
+            client for client in self.connections if isinstance(client, _Client) and client.joined
+        ]
         return [client for client in clients if room is None or room in client.rooms]
 
     def _event(self, packet: _Packet) -> str:
@@ -194,8 +202,12 @@ class SocketIO(Double):
 
     def _expire(self) -> None:
         now = self.now()
-        self.packets = [packet for packet in self.packets if packet.at + self.max_disconnection >= now]
-        self.sessions = {pid: session for pid, session in self.sessions.items() if session.until >= now}
+        self.packets = [
+            packet for packet in self.packets if packet.at + self.max_disconnection >= now
+        ]
+        self.sessions = {
+            pid: session for pid, session in self.sessions.items() if session.until >= now
+        }
 
     def _hear(self, connection: _Client, ack: str, text: str) -> bool:
         try:

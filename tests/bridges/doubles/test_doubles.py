@@ -10,7 +10,17 @@ from urllib.request import urlopen
 import pytest
 
 from tests.bridges.doubles.agno import BROKEN, Agno
-from tests.bridges.doubles.clients import cut, dial, hear, hear_close, numbers, publish, say, status, until
+from tests.bridges.doubles.clients import (
+    cut,
+    dial,
+    hear,
+    hear_close,
+    numbers,
+    publish,
+    say,
+    status,
+    until,
+)
 from tests.bridges.doubles.harness import serving_aiohttp, serving_websockets
 from tests.bridges.doubles.jupyter import Jupyter
 from tests.bridges.doubles.openhands import LegacySocket, SessionSocket
@@ -45,7 +55,10 @@ async def test_recursor_pushes_its_queue_after_each_ack(serving):
             await say(socket, AUTH)
             assert numbers(await hear(socket, 3)) == [1, 3]
             ids = [seen[2]["payload"]["notification_id"]]
-            await say(socket, {"type": "notification_ack", "id": "n", "payload": {"notification_ids": ids}})
+            await say(
+                socket,
+                {"type": "notification_ack", "id": "n", "payload": {"notification_ids": ids}},
+            )
             await until(lambda: double.effects)
             await cut(url, double)
         double.restart()
@@ -61,14 +74,21 @@ async def test_recursor_refuses_with_an_open_socket(serving):
     double = RecursorLive(Random(1))
     async with serving(double) as url, dial(url) as socket:
         await say(
-            socket, {"type": "heartbeat_ping", "id": "p"}, {"type": "auth", "payload": {"token": "old"}}, AUTH
+            socket,
+            {"type": "heartbeat_ping", "id": "p"},
+            {"type": "auth", "payload": {"token": "old"}},
+            AUTH,
         )
         pong, refused, accepted = await hear(socket, 3)
         assert (pong["type"], refused["payload"]["code"]) == ("heartbeat_pong", "AUTH_FAILED")
         assert accepted["payload"]["requires_health_verification"]
         message = {"type": "message", "id": "m", "payload": {"content": "hi"}}
         await say(
-            socket, message, message, {"type": "session_join", "id": "j"}, {"type": "git_status", "id": "g"}
+            socket,
+            message,
+            message,
+            {"type": "session_join", "id": "j"},
+            {"type": "git_status", "id": "g"},
         )
         error, answer = await hear(socket, 2)
         assert error["id"] != "j"
@@ -101,7 +121,9 @@ async def test_openhands_legacy_says_full_state_before_the_replay(serving):
             await publish(double, 5)
             assert numbers(await hear(socket)) == [5]
         http = "http" + url.removeprefix("ws")
-        page = await asyncio.to_thread(_read, f"{http}/api/conversations/main/events/search?limit=2")
+        page = await asyncio.to_thread(
+            _read, f"{http}/api/conversations/main/events/search?limit=2"
+        )
         assert numbers(page["items"]) == [1, 2]
         assert page["next_page_id"] == double.stored["main"][2]["id"]
 
@@ -113,7 +135,10 @@ def _read(url):
 
 async def test_openhands_refuses_before_and_after_the_upgrade(serving):
     """403 for a wrong key in the query and for a malformed value; 4001, 4004 and 1013 after the upgrade."""
-    legacy, session = LegacySocket(Random(1), key="k"), SessionSocket(Random(2), key="k", max_subscribers=1)
+    legacy, session = (
+        LegacySocket(Random(1), key="k"),
+        SessionSocket(Random(2), key="k", max_subscribers=1),
+    )
     async with serving(legacy) as url:
         page = f"{url}/sockets/events/main"
         assert await status(f"{page}?session_api_key=wrong") == 403
@@ -141,7 +166,11 @@ async def test_openhands_legacy_echoes_each_copy(serving):
     async with serving(double) as url, dial(f"{url}/sockets/events/main") as socket:
         await say(socket, message, "garbage")
         frames = await hear(socket, 10)
-        kinds = [frame.get("key") or frame["kind"] for frame in frames if frame["kind"] != "ServerErrorEvent"]
+        kinds = [
+            frame.get("key") or frame["kind"]
+            for frame in frames
+            if frame["kind"] != "ServerErrorEvent"
+        ]
         assert kinds[:3] == ["full_state", "MessageEvent", "last_user_message_id"]
         assert kinds[3:] == [
             "execution_status",
@@ -168,7 +197,11 @@ async def test_openhands_session_names_its_window(serving):
         async with dial(f"{url}{page}?after_seq=4") as socket:
             sync, *durable, transient = await hear(socket, 5)
             assert sync == {"type": "sync", "from_seq": 4, "through_seq": 7}
-            assert [(frame["seq"], *numbers([frame])) for frame in durable] == [(5, 5), (6, 6), (7, 7)]
+            assert [(frame["seq"], *numbers([frame])) for frame in durable] == [
+                (5, 5),
+                (6, 6),
+                (7, 7),
+            ]
             assert (transient["type"], transient["event"]["key"], "seq" in transient) == (
                 "transient",
                 "full_state",
@@ -252,7 +285,8 @@ async def test_agno_never_closes_for_a_refusal(serving):
         frames = await hear(socket, 7)
         kinds = [frame["event"] for frame in frames]
         assert (
-            kinds == "connected auth_required auth_error auth_error authenticated authenticated pong".split()
+            kinds
+            == "connected auth_required auth_error auth_error authenticated authenticated pong".split()
         )
         assert [frame.get("error_type") for frame in frames[2:4]] == ["expired", "invalid_token"]
 
@@ -281,7 +315,8 @@ async def test_jupyter_runs_once_and_answers_a_copy_with_nothing(serving):
             frames = await hear(socket, 7)
             kinds = [frame["header"]["msg_type"] for frame in frames]
             assert (
-                kinds == "status execute_input execute_reply status status kernel_info_reply status".split()
+                kinds
+                == "status execute_input execute_reply status status kernel_info_reply status".split()
             )
             assert [frame["channel"] for frame in frames[:3]] == ["iopub", "iopub", "shell"]
             await say(socket, "garbage")

@@ -47,7 +47,12 @@ async def test_homemade_asks_in_the_url_or_in_a_frame(serving):
             await say(socket, {"type": "resume", "last_seq": 0}, {"type": "ping"})
             again, event, ready, pong = await hear(socket, 4)
             assert again["server_id"] != hello["server_id"]
-            assert (event["seq"], numbers([event]), ready["through"], pong["type"]) == (1, [9], 1, "pong")
+            assert (event["seq"], numbers([event]), ready["through"], pong["type"]) == (
+                1,
+                [9],
+                1,
+                "pong",
+            )
 
 
 @pytest.mark.parametrize(("kind", "inclusive"), [("time", True), ("id", False), ("integer", True)])
@@ -70,7 +75,12 @@ async def test_homemade_positions_of_each_kind(kind, inclusive):
 
 def frame(kind, **payload):
     """A message to a bridge of ReCursor's specification."""
-    return {"type": kind, "id": f"i-{kind}", "timestamp": "2026-01-01T00:00:00Z", "payload": payload}
+    return {
+        "type": kind,
+        "id": f"i-{kind}",
+        "timestamp": "2026-01-01T00:00:00Z",
+        "payload": payload,
+    }
 
 
 AUTH = frame("auth", token="secret")
@@ -122,7 +132,9 @@ async def test_recursor_holds_a_session_for_its_grace(serving):
             assert ack["payload"]["active_sessions"] == ["s"]
             assert all(isinstance(each, str) for each in buffer["payload"]["messages"])
             assert numbers([buffer]) == [1, 2, 3]
-            await say(socket, frame("request_replay", since=seen[0]["timestamp"]), frame("request_replay"))
+            await say(
+                socket, frame("request_replay", since=seen[0]["timestamp"]), frame("request_replay")
+            )
             since, everything = await hear(socket, 2)
             assert set(numbers([since])) <= {2, 3}  # later than that millisecond, never at it
             assert (since["id"], numbers([everything])) == ("i-request_replay", [1, 2, 3])
@@ -143,7 +155,10 @@ async def test_recursor_that_answers(serving):
         assert (await hear(socket, 2))[1]["payload"] == {"session_id": "s", "dedupes": True}
         assert await hear_close(old) == 4409
         await say(socket, frame("chat", idempotency_key="k"), frame("chat", idempotency_key="k"))
-        assert [ack["payload"]["status"] for ack in await hear(socket, 2)] == ["applied", "already_processed"]
+        assert [ack["payload"]["status"] for ack in await hear(socket, 2)] == [
+            "applied",
+            "already_processed",
+        ]
         assert len(double.effects) == 1
         for number in range(1, 8):
             await publish(double, number)
@@ -164,7 +179,10 @@ async def test_jsonrpc_answers_batches_errors_and_asks_back(serving):
 
     async with serving(double) as url, dial(url) as socket:
         await say(
-            socket, call("echo", [1], id=1), call("do", {"a": 1}), [call("do", {"a": 2}, id=2), call("do", 3)]
+            socket,
+            call("echo", [1], id=1),
+            call("do", {"a": 1}),
+            [call("do", {"a": 2}, id=2), call("do", 3)],
         )
         assert (await hear(socket))[0]["result"] == [1]
         assert await hear(socket) == [[{"jsonrpc": "2.0", "id": 2, "result": {"done": 2}}]]

@@ -66,7 +66,9 @@ def test_socketio_pings_and_expires():
         polite.client_says("3", "41")
         await silent.client_hears(20)
         assert silent.closed == 1005
-        assert [session.pid for session in double.sessions.values()] == [json.loads(joined[2:])["pid"]]
+        assert [session.pid for session in double.sessions.values()] == [
+            json.loads(joined[2:])["pid"]
+        ]
         polite.client_cuts()
         await polite.client_hears(121, raw=True)
         attached(double, IO, "40{}")

@@ -91,7 +91,9 @@ async def test_socketio_acks_refuses_and_closes(serving):
     async with serving(double) as url:
         assert await status(f"{url}/socket.io/?EIO=4&transport=polling") == 400
         async with dial(url + IO) as socket:
-            await say(socket, "40/nope,", "40", '40{"token":"t"}', '421["echo","a"]', '42["echo","b"]')
+            await say(
+                socket, "40/nope,", "40", '40{"token":"t"}', '421["echo","a"]', '42["echo","b"]'
+            )
             _, namespace, refused, _, ack = await hear(socket, 5, raw=True)
             assert namespace == '44/nope,{"message": "Invalid namespace"}'
             assert (refused[:2], ack) == ("44", '431["got a"]')
@@ -116,7 +118,10 @@ async def test_mattermost_says_nothing_when_a_resume_succeeds(serving):
             assert (hello["event"], hello["seq"], accepted["seq_reply"]) == ("hello", 0, 1)
             connection = hello["data"]["connection_id"]
             await publish(double, 1, 2)
-            assert [(frame["seq"], *numbers([frame])) for frame in await hear(socket, 2)] == [(1, 1), (2, 2)]
+            assert [(frame["seq"], *numbers([frame])) for frame in await hear(socket, 2)] == [
+                (1, 1),
+                (2, 2),
+            ]
             double.hide()
             await publish(double, 3, 4)
             assert [frame["seq"] for frame in await hear(socket)] == [4]  # a hole
@@ -126,7 +131,11 @@ async def test_mattermost_says_nothing_when_a_resume_succeeds(serving):
         async with dial(resumed, additional_headers=BEARER) as socket:
             await say(socket, BEAT)
             *events, pong = await hear(socket, 4)
-            assert [(frame["seq"], *numbers([frame])) for frame in events] == [(3, 3), (4, 4), (5, 5)]
+            assert [(frame["seq"], *numbers([frame])) for frame in events] == [
+                (3, 3),
+                (4, 4),
+                (5, 5),
+            ]
             assert pong["seq_reply"] == 2
             await cut(url, double)
         double.restart()
@@ -147,9 +156,7 @@ async def test_mattermost_forgets_what_its_queues_do_not_hold():
                     await publish(double, *published)
                 await cut(url, double)
             await publish(double, *published)
-            page = (
-                f"{url}{MATTERMOST}?connection_id={hello['data']['connection_id']}&sequence_number={sequence}"
-            )
+            page = f"{url}{MATTERMOST}?connection_id={hello['data']['connection_id']}&sequence_number={sequence}"
             async with dial(page, additional_headers=BEARER) as socket:
                 again = (await hear(socket))[0]
                 assert again.get("event") == ("posted" if published == [1, 2, 3] else "hello")
@@ -188,7 +195,9 @@ async def test_slack_tickets_are_used_once():
 @pytest.mark.parametrize("envelope_ids", ["same", "new"])
 async def test_slack_says_again_what_is_not_acknowledged(serving, envelope_ids):
     """The event stays the same; its envelope may not. An acknowledgement counts once."""
-    double = SlackSocketMode(Random(1), ack_within=0.02, retries=(0.0, 0.02), envelope_ids=envelope_ids)
+    double = SlackSocketMode(
+        Random(1), ack_within=0.02, retries=(0.0, 0.02), envelope_ids=envelope_ids
+    )
     async with serving(double) as url, dial(url + double.new_path()) as socket:
         await hear(socket)
         await publish(double, 1)
@@ -253,7 +262,11 @@ async def test_centrifugo_recovers_inside_the_reply(serving):
         async with dial(url + CENTRIFUGO) as socket:
             await say(socket, subscribe(recover=True, offset=2, epoch=epoch))
             reply = (await hear_lines(socket, 2))[1]["subscribe"]
-            assert (reply["recovered"], reply["offset"], numbers(reply["publications"])) == (True, 4, [3])
+            assert (reply["recovered"], reply["offset"], numbers(reply["publications"])) == (
+                True,
+                4,
+                [3],
+            )
 
 
 @pytest.mark.parametrize("reason", ["restart", "trim", "limit"])
@@ -277,7 +290,9 @@ async def test_centrifugo_recovers_all_or_nothing(reason):
 
 async def test_centrifugo_refuses_by_error_and_by_close_code(serving):
     """109, 103 and 112 are answers; a wrong token, a first frame that is no connect and the server's own ends are codes."""
-    double = Centrifugo(Random(1), token="t", expired=frozenset({"old"}), forbidden=frozenset({"x"}))
+    double = Centrifugo(
+        Random(1), token="t", expired=frozenset({"old"}), forbidden=frozenset({"x"})
+    )
     good = {"id": 2, "connect": {"token": "t"}}
     since = {"channel": "news", "limit": -1, "since": {"offset": 7, "epoch": "other"}}
     async with serving(double) as url:
@@ -286,7 +301,10 @@ async def test_centrifugo_refuses_by_error_and_by_close_code(serving):
             assert (await hear(socket))[0]["error"]["code"] == 109
             await say(socket, good)
             assert (await hear(socket))[0]["connect"]["client"]
-            for command, code in (({"subscribe": {"channel": "x"}}, 103), ({"history": since}, 112)):
+            for command, code in (
+                ({"subscribe": {"channel": "x"}}, 103),
+                ({"history": since}, 112),
+            ):
                 await say(socket, {"id": 3, **command})
                 assert (await hear(socket))[0]["error"]["code"] == code
             command = {"id": 4, "publish": {"channel": "news", "data": {"a": 1}}}

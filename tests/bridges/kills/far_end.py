@@ -81,7 +81,9 @@ async def _proxy(behind: str) -> AsyncIterator[str]:
             try:
                 async with session.ws_connect(behind) as back:
                     await front.prepare(request)
-                    ended = asyncio.ensure_future(back.receive())  # the server says nothing: it is its end
+                    ended = asyncio.ensure_future(
+                        back.receive()
+                    )  # the server says nothing: it is its end
                     try:
                         await _carry(front, back, ended)
                     finally:

@@ -33,7 +33,10 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
-            *(getattr(self, field.name) + getattr(other, field.name) for field in attrs.fields(Tally))
+            *(
+                getattr(self, field.name) + getattr(other, field.name)
+                for field in attrs.fields(Tally)
+            )
         )
 
 
@@ -66,7 +69,9 @@ async def run(kind: str, seed: int) -> Tally:
                 await client.wait_ready(10)
                 killing = asyncio.ensure_future(_kill(server, rng.uniform(0.0, 1.5)))
                 for number in range(rng.choice((20, 60, 200, 700))):
-                    receipt = await client.send({"n": number, "more": "x" * rng.choice((0, 50, 2_000))})
+                    receipt = await client.send(
+                        {"n": number, "more": "x" * rng.choice((0, 50, 2_000))}
+                    )
                     sends[str(number)] = receipt
                     if rng.random() < 0.1:
                         await asyncio.sleep(rng.uniform(0.0, 0.1))
@@ -81,7 +86,9 @@ async def run(kind: str, seed: int) -> Tally:
     return _judged(f"{kind} {seed}", sends, read, doubts, warnings.lines, losses=len(losses))
 
 
-async def _listen(events: AsyncIterator[rb.events.Event], losses: list[rb.events.Disconnected]) -> None:
+async def _listen(
+    events: AsyncIterator[rb.events.Event], losses: list[rb.events.Disconnected]
+) -> None:
     losses.extend([event async for event in events if isinstance(event, rb.events.Disconnected)])
 
 
@@ -101,8 +108,12 @@ def _judged(
 ) -> Tally:
     handed = {number for number, receipt in sends.items() if receipt.sends}
     lost = handed - set(read)
-    unknown = {n for n in sends if any(sends[n].idempotency_key in doubt.unknown_keys for doubt in doubts)}
-    reached = {n for n in sends if any(sends[n].idempotency_key in doubt.reached_keys for doubt in doubts)}
+    unknown = {
+        n for n in sends if any(sends[n].idempotency_key in doubt.unknown_keys for doubt in doubts)
+    }
+    reached = {
+        n for n in sends if any(sends[n].idempotency_key in doubt.reached_keys for doubt in doubts)
+    }
     wrong = []
     if outside := lost - unknown - reached:
         wrong.append(f"lost, and not reported: {sorted(outside, key=int)}")
@@ -115,9 +126,9 @@ def _judged(
     numbers = sum(doubt.unknown for doubt in doubts), sum(doubt.reached for doubt in doubts)
     if numbers != (len(unknown), len(reached)):
         wrong.append(f"{numbers} reported, and {len(unknown), len(reached)} named")
-    if {sends[n].state for n in unknown} - {"unknown"} or {sends[n].state for n in handed - unknown} - {
-        "written"
-    }:
+    if {sends[n].state for n in unknown} - {"unknown"} or {
+        sends[n].state for n in handed - unknown
+    } - {"written"}:
         wrong.append("a receipt says something else than the event")
     if {sends[n].state for n in sends.keys() - handed} - {"dropped"}:
         wrong.append("a receipt of what never left says something else")

@@ -54,7 +54,9 @@ class A2AServer(ServerProcess):
     async def begin_task(self, marker: str) -> str:
         """Begin a task; its id, when it is worked on."""
         message = {"messageId": uuid4().hex, "role": "ROLE_USER", "parts": [{"text": marker}]}
-        answer = await self.ask("SendMessage", message=message, configuration={"returnImmediately": True})
+        answer = await self.ask(
+            "SendMessage", message=message, configuration={"returnImmediately": True}
+        )
         assert "result" in answer, answer
         return answer["result"]["task"]["id"]
 

@@ -65,12 +65,21 @@ card = types.AgentCard(
     description="passes numbers on",
     version="1",
     capabilities=types.AgentCapabilities(streaming=True),
-    supported_interfaces=[types.AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")],
+    supported_interfaces=[
+        types.AgentInterface(url=url, protocol_binding="JSONRPC", protocol_version="1.0")
+    ],
     default_input_modes=["text/plain"],
     default_output_modes=["text/plain"],
 )
 handler = DefaultRequestHandler(Numbers(), InMemoryTaskStore(), card)
-routes = [*create_jsonrpc_routes(handler, "/a2a"), Route("/publish/{number}", publish, methods=["POST"])]
+routes = [
+    *create_jsonrpc_routes(handler, "/a2a"),
+    Route("/publish/{number}", publish, methods=["POST"]),
+]
 uvicorn.run(
-    Starlette(routes=routes), host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=1
+    Starlette(routes=routes),
+    host="127.0.0.1",
+    port=port,
+    access_log=False,
+    timeout_graceful_shutdown=1,
 )

@@ -53,7 +53,9 @@ class A2ARun(StreamRun):
         """A snapshot, an artifact, or the end of the task."""
         result = json.loads(event.data)["result"]
         if "task" in result:
-            self._take_snapshot([int(each["artifactId"]) for each in result["task"].get("artifacts", ())])
+            self._take_snapshot(
+                [int(each["artifactId"]) for each in result["task"].get("artifacts", ())]
+            )
         elif "artifactUpdate" in result:
             self._take_number(int(result["artifactUpdate"]["artifact"]["artifactId"]))
         elif result["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED":
@@ -109,7 +111,9 @@ class A2ARun(StreamRun):
         task = (await self.server.ask("GetTask", id=self.task))["result"]
         held = [int(each["artifactId"]) for each in task["artifacts"]]
         if not self.numbers == held == self.published:
-            self.wrong(f"{self.published} were published, {held} are in the task, {self.numbers} were read")
+            self.wrong(
+                f"{self.published} were published, {held} are in the task, {self.numbers} were read"
+            )
         ran = Counter(await self.server.ledger())
         for marker in self.markers:
             if ran[marker] != 1:

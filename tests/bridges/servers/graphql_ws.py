@@ -50,7 +50,11 @@ class GraphqlServer(ServerProcess):
 
     async def ledger(self) -> list[int]:
         """The value of each `do` that was executed."""
-        return [int(line) for line in self._ledger.read_text().split()] if self._ledger.exists() else []
+        return (
+            [int(line) for line in self._ledger.read_text().split()]
+            if self._ledger.exists()
+            else []
+        )
 
 
 @asynccontextmanager

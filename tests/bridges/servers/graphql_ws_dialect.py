@@ -43,7 +43,11 @@ class _Subscriptions(NamedTuple):
         kind, name, payload = body["type"], body.get("id"), body.get("payload")
         if kind == "next" and name in self.names:
             data = payload["data"]
-            return (d.Received(raw=body, type="ticks", payload=data, channel=name, position=data["ticks"]),)
+            return (
+                d.Received(
+                    raw=body, type="ticks", payload=data, channel=name, position=data["ticks"]
+                ),
+            )
         if kind == "next":
             return (d.Reply(to=name, raw=body, type="next", payload=payload),)
         if kind == "error":
@@ -63,7 +67,9 @@ def _encode(intent: Any) -> str | None:
             parameters = {} if intent.token is None else {"token": intent.token}
             return json.dumps({"type": "connection_init", "payload": parameters})
         case d.Send():
-            return _operation(intent.id, f"mutation {{ {intent.type}(value: {intent.payload['value']}) }}")
+            return _operation(
+                intent.id, f"mutation {{ {intent.type}(value: {intent.payload['value']}) }}"
+            )
         case d.Ping():
             return json.dumps({"type": "ping"})
         case d.Pong():

@@ -70,4 +70,8 @@ class GraphqlWs(Kind):
     def must_recover(self, event: Any) -> bool:
         """Whatever both subscriptions have heard of in this life of the server; not the first reconnection to it."""
         was_back, self.is_back = self.is_back, True
-        return was_back and event.reason != "no_position" and min(self.reached.values()) > self.restarted_at
+        return (
+            was_back
+            and event.reason != "no_position"
+            and min(self.reached.values()) > self.restarted_at
+        )

@@ -70,7 +70,9 @@ def missing(name: str) -> str | None:
     if _stamp(name).is_file() and _stamp(name).read_text() == _contents(name):
         return None
     if _python(RECIPES[name]) is None:
-        return f"{name} needs Python {' or '.join(RECIPES[name].pythons)}, and this machine has none"
+        return (
+            f"{name} needs Python {' or '.join(RECIPES[name].pythons)}, and this machine has none"
+        )
     return f"{name} is not installed: run `python -m tests.bridges.servers.install {name}`"
 
 
@@ -94,8 +96,12 @@ def install(name: str) -> None:
         [uv, "venv", "-q", "--clear", "--no-python-downloads", "--python", python, home], check=True
     )
     target = str(home / "bin" / "python")
-    subprocess.run([uv, "pip", "install", "-q", "--python", target, *recipe.requirements], check=True)
-    _stamp(name).write_text(_contents(name))  # last: an installation that was interrupted starts again
+    subprocess.run(
+        [uv, "pip", "install", "-q", "--python", target, *recipe.requirements], check=True
+    )
+    _stamp(name).write_text(
+        _contents(name)
+    )  # last: an installation that was interrupted starts again
 
 
 def _stamp(name: str) -> Path:
@@ -136,7 +142,9 @@ def _python(recipe: Recipe) -> str | None:
 def _version(python: str) -> str:
     """Major and minor; empty if it does not run (pyenv has a command for each version, installed or not)."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(
+        [python, "-c", code], capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def main() -> None:
@@ -145,7 +153,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "names", nargs="+", choices=[*NAMES, "all", "possible"], metavar="NAME", help=" ".join(NAMES)
+        "names",
+        nargs="+",
+        choices=[*NAMES, "all", "possible"],
+        metavar="NAME",
+        help=" ".join(NAMES),
     )
     names = parser.parse_args().names
     for name in NAMES if {"all", "possible"} & {*names} else names:

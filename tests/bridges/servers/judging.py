@@ -73,7 +73,9 @@ def order_problems(
         if isinstance(item, rb.bridge.Gap) and item.channel in {None, channel}
     ]
     mine = [
-        (at, item) for at, item in enumerate(stream) if isinstance(item, Heard) and item.channel == channel
+        (at, item)
+        for at, item in enumerate(stream)
+        if isinstance(item, Heard) and item.channel == channel
     ]
     numbers = [(at, number, item.may_repeat) for at, item in mine for number in item.numbers]
     indexes = [(at, item.index, item.may_repeat) for at, item in mine if item.index is not None]
@@ -83,7 +85,9 @@ def order_problems(
     if first_seen:
         log = log_of(published, min(first_seen))
         begins = min((log.index(number) for number in first_seen if number in log), default=0)
-        problems += [f"numbers {each}" for each in _lost(log[begins:], first_seen, gaps, rank, since)]
+        problems += [
+            f"numbers {each}" for each in _lost(log[begins:], first_seen, gaps, rank, since)
+        ]
     indexed = {index: at for at, index, _ in reversed(indexes)}
     if indexed and None not in indexed:
         whole = list(range(min(indexed), max(indexed) + 1))
@@ -120,7 +124,8 @@ def _lost(
         if number in first_seen:
             continue
         before = max(
-            (at for other, at in first_seen.items() if rank(other) < rank(since(number))), default=-1
+            (at for other, at in first_seen.items() if rank(other) < rank(since(number))),
+            default=-1,
         )
         after = [at for other, at in first_seen.items() if rank(other) > rank(number)]
         if not any(before < at and (not after or at < min(after)) for at in gaps):
@@ -128,7 +133,9 @@ def _lost(
     return [f"{problems} were lost without a gap in their place"] if problems else []
 
 
-def send_problems(states: Mapping[int, str], effects: Counter[int], *, settles_all: bool) -> list[str]:
+def send_problems(
+    states: Mapping[int, str], effects: Counter[int], *, settles_all: bool
+) -> list[str]:
     """What is wrong with the effects of what was sent, held against the receipts."""
     problems = []
     for number, state in states.items():

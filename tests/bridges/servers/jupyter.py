@@ -84,7 +84,11 @@ class JupyterServer(ServerProcess):
         """Jupyter's own command."""
         return [
             *(program(self.name, "jupyter-server"), "--no-browser", "--allow-root"),
-            *(f"--ServerApp.ip={HOST}", f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0"),
+            *(
+                f"--ServerApp.ip={HOST}",
+                f"--ServerApp.port={self.port}",
+                "--ServerApp.port_retries=0",
+            ),
             *(f"--ServerApp.root_dir={self.folder}", f"--IdentityProvider.token={self.token}"),
             "--ServerApp.log_level=DEBUG",  # says what it buffers
         ]
@@ -110,7 +114,10 @@ class JupyterServer(ServerProcess):
         (await self._api("POST", "/api/kernels", json=body)).raise_for_status()
         code = SETUP.format(ledger=str(self._ledger), port=self._printer.number)
         request = execute_request(code, session="setup")
-        async with asyncio.timeout(60), websockets.connect(self.address("setup"), proxy=None) as socket:
+        async with (
+            asyncio.timeout(60),
+            websockets.connect(self.address("setup"), proxy=None) as socket,
+        ):
             await socket.send(json.dumps(request))
             while (answer := json.loads(await socket.recv()))["channel"] != "shell" or (
                 answer["parent_header"].get("msg_id") != request["header"]["msg_id"]
@@ -140,7 +147,11 @@ class JupyterServer(ServerProcess):
 
     async def ledger(self) -> list[int]:
         """The number of each `do(number)` that a kernel ran."""
-        return [int(line) for line in self._ledger.read_text().split()] if self._ledger.exists() else []
+        return (
+            [int(line) for line in self._ledger.read_text().split()]
+            if self._ledger.exists()
+            else []
+        )
 
     async def close(self) -> None:
         """Kill it, kernel included."""
@@ -148,7 +159,9 @@ class JupyterServer(ServerProcess):
         self._printer.close()
 
     async def _api(self, method: str, path: str, **options) -> httpx.Response:
-        return await self.http(method, path, headers={"Authorization": f"token {self.token}"}, **options)
+        return await self.http(
+            method, path, headers={"Authorization": f"token {self.token}"}, **options
+        )
 
 
 @asynccontextmanager

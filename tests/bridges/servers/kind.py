@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from tests.bridges.servers.judging import Heard
     from tests.bridges.servers.runs import Run
 
-PATIENCE = 20.0  # seconds in which the client has to be READY once all is well, and a number has to arrive
+PATIENCE = (
+    20.0  # seconds in which the client has to be READY once all is well, and a number has to arrive
+)
 
 
 class Kind:

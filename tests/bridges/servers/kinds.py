@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import resilient_bridge as rb
-from tests.bridges.servers import agno, graphql_ws, jupyter, nostr, openhands, python_socketio, socketio, yjs
+from tests.bridges.servers import (
+    agno,
+    graphql_ws,
+    jupyter,
+    nostr,
+    openhands,
+    python_socketio,
+    socketio,
+    yjs,
+)
 from tests.bridges.servers.graphql_ws_kind import GraphqlWs
 from tests.bridges.servers.judging import Heard
 from tests.bridges.servers.kind import PATIENCE, Kind
@@ -191,7 +200,9 @@ class Nostr(Kind):
             return None
         number = int(message.payload["content"])
         return (
-            Heard((number,), may_repeat=message.maybe_duplicate) if 0 < number - self.base < 1_000 else None
+            Heard((number,), may_repeat=message.maybe_duplicate)
+            if 0 < number - self.base < 1_000
+            else None
         )
 
     async def send(self, bridge: rb.BridgeClient, number: int) -> Any:
@@ -342,7 +353,11 @@ def _numbers(message: rb.bridge.Message) -> tuple[int, ...]:
     if message.type != "MessageEvent" or body.get("source") != "user":
         return ()
     text = body["llm_message"]["content"][0]["text"]
-    return (int(text.removeprefix(openhands.PUBLISHED)),) if text.startswith(openhands.PUBLISHED) else ()
+    return (
+        (int(text.removeprefix(openhands.PUBLISHED)),)
+        if text.startswith(openhands.PUBLISHED)
+        else ()
+    )
 
 
 def _mine(texts: list[str], pattern: str) -> list[int]:
@@ -352,7 +367,17 @@ def _mine(texts: list[str], pattern: str) -> list[int]:
 
 KINDS: dict[str, type[Kind]] = {
     kind.name: kind
-    for kind in (SocketIo, PythonSocketIo, GraphqlWs, Yjs, Agno, Jupyter, Nostr, OpenHands, OpenHandsLegacy)
+    for kind in (
+        SocketIo,
+        PythonSocketIo,
+        GraphqlWs,
+        Yjs,
+        Agno,
+        Jupyter,
+        Nostr,
+        OpenHands,
+        OpenHandsLegacy,
+    )
 }
 SERVERS: dict[str, Any] = {
     "socketio": socketio.running,

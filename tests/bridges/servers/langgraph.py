@@ -48,7 +48,14 @@ class LangGraphServer(ServerProcess):
     def command(self) -> list[str]:
         """Its own command; ten runs at a time."""
         return [
-            *(program(self.name, "langgraph"), "dev", "--no-browser", "--no-reload", "--host", HOST),
+            *(
+                program(self.name, "langgraph"),
+                "dev",
+                "--no-browser",
+                "--no-reload",
+                "--host",
+                HOST,
+            ),
             *("--port", str(self.port), "--n-jobs-per-worker", "10"),
         ]
 

@@ -131,7 +131,9 @@ class LangGraphRun(StreamRun):
             elif line.startswith("id: ") and number is not None:
                 ids[number] = line.removeprefix("id: ")
         read = {*self.numbers.values()}
-        return {number for number, ident in ids.items() if number not in self.numbers and ident in read} - {0}
+        return {
+            number for number, ident in ids.items() if number not in self.numbers and ident in read
+        } - {0}
 
 
 KIND = LangGraphRun

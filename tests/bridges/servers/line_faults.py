@@ -69,7 +69,9 @@ class LineFaults:
         """Cut the coming connections after so many bytes: in the handshake, in the replay, or later."""
         for _ in range(self.rng.randint(1, 2)):
             after, way = self.rng.randint(1, self.reach), self.rng.choice(("up", "down", "down"))
-            self.proxy.script(Fault.abort(after=after if way == "down" else after // 4, direction=way))
+            self.proxy.script(
+                Fault.abort(after=after if way == "down" else after // 4, direction=way)
+            )
         self.proxy.apply(Fault.abort(after=self.rng.choice((0, 1, self.reach // 15))))
 
     async def _hole(self) -> None:

@@ -33,7 +33,14 @@ class McpEventsServer(ServerProcess):
     def command(self) -> list[str]:
         """-P: the folder of the script has modules that are called as the packages are."""
         script = str(Path(__file__).with_name("mcp_events_app.py"))
-        return [program(self.name, "python"), "-P", script, str(self.port), str(self._ledger), *self._options]
+        return [
+            program(self.name, "python"),
+            "-P",
+            script,
+            str(self.port),
+            str(self._ledger),
+            *self._options,
+        ]
 
     async def publish(self, number: int) -> None:
         """Let every call that waits answer with this number."""

@@ -82,7 +82,9 @@ class CallRun:
         begins = time.monotonic()
         try:
             async with asyncio.timeout(600), FaultProxy(HOST, self.server.port) as self.proxy:
-                command = stands_in_for(self.proxy.url("/mcp", "http"), "--circuit", "100/1", *self.options())
+                command = stands_in_for(
+                    self.proxy.url("/mcp", "http"), "--circuit", "100/1", *self.options()
+                )
                 self.client = await asyncio.to_thread(Pipes, command)
                 try:
                     await asyncio.to_thread(self.client.initialize)
@@ -118,7 +120,11 @@ class CallRun:
         for _ in range(self.rng.randint(1, 3)):
             self._number += 1
             marker = f"{self.seed}-{self._number}"
-            params = {"name": "order", "arguments": {"marker": marker}, "_meta": {"progressToken": marker}}
+            params = {
+                "name": "order",
+                "arguments": {"marker": marker},
+                "_meta": {"progressToken": marker},
+            }
             calls[marker] = self.client.begin("tools/call", params)
         return calls
 
@@ -185,7 +191,9 @@ class CallRun:
     def _plan_cuts(self) -> None:
         for _ in range(self.rng.randint(1, 3)):
             after, way = self.rng.randint(1, 1_500), self.rng.choice(("up", "down", "down"))
-            self.proxy.script(Fault.abort(after=after if way == "down" else after // 2, direction=way))
+            self.proxy.script(
+                Fault.abort(after=after if way == "down" else after // 2, direction=way)
+            )
 
     async def _hole(self) -> None:
         """Let nothing through for a moment; then all of it arrives, or the connections are cut."""
@@ -247,7 +255,9 @@ class CallRun:
         ran = Counter(await self.server.ledger())
         for marker, (outcome, text) in self.ended.items():
             if ran[marker] not in ALLOWED.get(outcome, ()):
-                self._wrong(f"{marker} was told {outcome}, and ran {ran[marker]} times: {text[:200]}")
+                self._wrong(
+                    f"{marker} was told {outcome}, and ran {ran[marker]} times: {text[:200]}"
+                )
         for marker in ran:
             if marker.startswith(f"{self.seed}-") and ran[marker] > 1:
                 self._wrong(f"{marker} ran {ran[marker]} times")

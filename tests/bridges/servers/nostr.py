@@ -104,7 +104,10 @@ def signed_event(
     plain = [0, author.hex(), moment, kind, tags or [], content]
     ident = sha256(json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()).digest()
     nonce, point = _even(
-        int.from_bytes(_tagged("BIP0340/nonce", private.to_bytes(32, "big") + author + ident), "big") % ORDER
+        int.from_bytes(
+            _tagged("BIP0340/nonce", private.to_bytes(32, "big") + author + ident), "big"
+        )
+        % ORDER
     )
     challenge = int.from_bytes(_tagged("BIP0340/challenge", point + author + ident), "big")
     proof = (nonce + challenge * private) % ORDER
@@ -140,9 +143,13 @@ class NostrRelay(ServerProcess):
         """Its own command."""
         return [program(self.name, "nostr-relay"), "--config", str(self._config), "serve"]
 
-    async def publish(self, number: int, *, created_at: int | None = None, topic: str = "numbers") -> None:
+    async def publish(
+        self, number: int, *, created_at: int | None = None, topic: str = "numbers"
+    ) -> None:
         """Store an event of another author, with the number as its content and a tag `t`."""
-        event = signed_event(str(number), secret=PUBLISHER_KEY, created_at=created_at, tags=[["t", topic]])
+        event = signed_event(
+            str(number), secret=PUBLISHER_KEY, created_at=created_at, tags=[["t", topic]]
+        )
         async with asyncio.timeout(PATIENCE), websockets.connect(self.url, proxy=None) as socket:
             await socket.send(json.dumps(["EVENT", event]))
             answer = json.loads(await socket.recv())
@@ -154,7 +161,9 @@ class NostrRelay(ServerProcess):
             return []
         author = bytes.fromhex(public_key(CLIENT_KEY))
         with closing(sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)) as database:
-            rows = database.execute("SELECT content FROM events WHERE pubkey = ? ORDER BY rowid", (author,))
+            rows = database.execute(
+                "SELECT content FROM events WHERE pubkey = ? ORDER BY rowid", (author,)
+            )
             return [content for (content,) in rows]
 
 

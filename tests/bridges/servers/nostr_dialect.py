@@ -29,7 +29,12 @@ class _Relay:
         after = record.after()
         self.stored = []
         since = self.since if after is None else after
-        wanted = {"kinds": [1], "authors": [public_key(PUBLISHER_KEY)], "#t": [self.topic], "since": since}
+        wanted = {
+            "kinds": [1],
+            "authors": [public_key(PUBLISHER_KEY)],
+            "#t": [self.topic],
+            "since": since,
+        }
         return d.Resume(frames=(json.dumps(["REQ", SUBSCRIPTION, wanted]),))
 
     def decode(self, frame: str | bytes) -> tuple[Any, ...]:
@@ -45,7 +50,9 @@ class _Relay:
 
     def _event(self, body: dict[str, Any]) -> tuple[Any, ...]:
         at = body["created_at"]
-        event = d.Received(raw=body, type="note", payload=body, id=body["id"], timestamp=str(at), position=at)
+        event = d.Received(
+            raw=body, type="note", payload=body, id=body["id"], timestamp=str(at), position=at
+        )
         if self.stored is None:
             return (event,)
         self.stored.append(event)

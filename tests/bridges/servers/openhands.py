@@ -23,7 +23,9 @@ COMPLETION = {
     "object": "chat.completion",
     "created": 0,
     "model": "fake",
-    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}],
+    "choices": [
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "ok"}}
+    ],
     "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
 }
 
@@ -121,7 +123,11 @@ class OpenHandsServer(ServerProcess):
     async def ledger(self) -> list[str]:
         """The text of each user's message that is stored, those of `publish` left out."""
         stored = [event for event in await self.events() if event["kind"] == "MessageEvent"]
-        texts = [event["llm_message"]["content"][0]["text"] for event in stored if event["source"] == "user"]
+        texts = [
+            event["llm_message"]["content"][0]["text"]
+            for event in stored
+            if event["source"] == "user"
+        ]
         return [text for text in texts if not text.startswith(PUBLISHED)]
 
     async def close(self) -> None:
@@ -151,7 +157,10 @@ class OpenHandsServer(ServerProcess):
 
     async def _api(self, method: str, path: str, **options):
         return await self.http(
-            method, f"/api/conversations/{self.conversation}{path}", headers=self._headers(), **options
+            method,
+            f"/api/conversations/{self.conversation}{path}",
+            headers=self._headers(),
+            **options,
         )
 
     def _headers(self) -> dict[str, str]:

@@ -26,7 +26,9 @@ from tests.bridges.servers.install import missing
 from tests.peers.ports import HOST, Port
 
 
-PATIENCE = 60.0  # seconds for a server to answer: the first start of an environment compiles its modules
+PATIENCE = (
+    60.0  # seconds for a server to answer: the first start of an environment compiles its modules
+)
 FAREWELL = 10.0  # seconds that a server has to end after SIGTERM
 MARK = "RESILIENT_BRIDGE_SERVER"
 
@@ -134,7 +136,9 @@ class ServerProcess:
                 # the name, in parentheses, may have spaces; then: state, parent, group, session
                 state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
                 ours = self._process is not None and int(session) == self._process.pid
-                if state != "Z" and (ours or wanted in (entry / "environ").read_bytes().split(b"\0")):
+                if state != "Z" and (
+                    ours or wanted in (entry / "environ").read_bytes().split(b"\0")
+                ):
                     found.append(int(entry.name))
         return found
 
@@ -149,7 +153,12 @@ class ServerProcess:
     def _environment(self) -> dict[str, str]:
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
-        plain = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(home), "TMPDIR": str(home)}
+        plain = {
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "HOME": str(home),
+            "TMPDIR": str(home),
+        }
         return plain | {MARK: self._mark, **self.environment()}
 
     async def _answers(self) -> bool:

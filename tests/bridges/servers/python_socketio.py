@@ -20,7 +20,9 @@ class PythonSocketIoServer(socketio.SocketIoServer):
 
     name = "python_socketio"
 
-    def __init__(self, folder: Path, *, ping_interval: float = 25, ping_timeout: float = 20) -> None:
+    def __init__(
+        self, folder: Path, *, ping_interval: float = 25, ping_timeout: float = 20
+    ) -> None:
         """Seconds between the server's pings, and for an answer to one."""
         super().__init__(folder)
         self._options = {"ping_interval": ping_interval, "ping_timeout": ping_timeout}

@@ -68,5 +68,10 @@ async def api(scope, receive, send):
 
 app = socketio.ASGIApp(sio, other_asgi_app=api)
 uvicorn.run(
-    app, host="127.0.0.1", port=port, access_log=False, timeout_graceful_shutdown=1, ws="websockets-sansio"
+    app,
+    host="127.0.0.1",
+    port=port,
+    access_log=False,
+    timeout_graceful_shutdown=1,
+    ws="websockets-sansio",
 )

@@ -80,7 +80,9 @@ def _event(frame: Any) -> dict[str, Any]:
 
 def _text(frame: Any) -> str | None:
     event = _event(frame)
-    return event["llm_message"]["content"][0]["text"] if event.get("kind") == "MessageEvent" else None
+    return (
+        event["llm_message"]["content"][0]["text"] if event.get("kind") == "MessageEvent" else None
+    )
 
 
 async def _session(recorder: Recorder) -> None:

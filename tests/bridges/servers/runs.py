@@ -116,7 +116,9 @@ class Run(LineFaults):
             self.note(f"> {asked}")
             return asked
 
-        return dialect.evolve(decode=decode, encode=encode, resume=resume if dialect.resume else None)
+        return dialect.evolve(
+            decode=decode, encode=encode, resume=resume if dialect.resume else None
+        )
 
     # ---- the schedule ------------------------------------------------------------------------------------------
 
@@ -289,7 +291,9 @@ class Run(LineFaults):
         heard = [each for each in self.stream if isinstance(each, Heard)]
         first = next((number for each in heard for number in each.numbers), None)
         published = (
-            self.published if first not in self.published else self.published[self.published.index(first) :]
+            self.published
+            if first not in self.published
+            else self.published[self.published.index(first) :]
         )
         seen.published, seen.delivered = len(published), sum(len(each.numbers) for each in heard)
         for channel in {each.channel for each in heard}:
@@ -299,9 +303,13 @@ class Run(LineFaults):
         states = {number: receipt.state for number, receipt in self.sent.items()}
         seen.receipts.update(states.values())
         had = Counter(await kind.effects())
-        with suppress(TimeoutError):  # what the server has confirmed may still be on its way into the ledger
+        with suppress(
+            TimeoutError
+        ):  # what the server has confirmed may still be on its way into the ledger
             async with asyncio.timeout(5):
-                while any(state == "confirmed" and not had[number] for number, state in states.items()):
+                while any(
+                    state == "confirmed" and not had[number] for number, state in states.items()
+                ):
                     await asyncio.sleep(0.05)
                     had = Counter(await kind.effects())
         seen.problems += send_problems(states, had, settles_all=kind.settles_all)

@@ -21,7 +21,12 @@ class SocketIoServer(ServerProcess):
     name = "socketio"
 
     def __init__(
-        self, folder: Path, *, ping_interval: float = 25, ping_timeout: float = 20, recovery: float = 120
+        self,
+        folder: Path,
+        *,
+        ping_interval: float = 25,
+        ping_timeout: float = 20,
+        recovery: float = 120,
     ) -> None:
         """Seconds between the server's pings, for an answer to one, and that a lost session is held; 0 turns recovery off."""
         super().__init__(folder)
@@ -30,7 +35,9 @@ class SocketIoServer(ServerProcess):
             "pingInterval": ping_interval * 1000,
             "pingTimeout": ping_timeout * 1000,
             **(
-                {"connectionStateRecovery": {"maxDisconnectionDuration": recovery * 1000}} if recovery else {}
+                {"connectionStateRecovery": {"maxDisconnectionDuration": recovery * 1000}}
+                if recovery
+                else {}
             ),
         }
 

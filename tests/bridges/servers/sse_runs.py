@@ -241,7 +241,10 @@ class StreamRun(LineFaults):
 
 
 async def campaign(
-    kind: type[StreamRun], server: Any, seeds: Iterable[int], show: Callable[[str], Any] | None = None
+    kind: type[StreamRun],
+    server: Any,
+    seeds: Iterable[int],
+    show: Callable[[str], Any] | None = None,
 ) -> Seen:
     """Several runs on one server, their totals. `show` is given the history of each run that has problems."""
     return await totals(partial(kind, server), seeds, show)

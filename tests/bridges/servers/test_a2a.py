@@ -81,7 +81,9 @@ async def test_a2a_answers_with_json_for_a_task_that_is_over_or_unknown(agent):
     body = json.dumps(a2a.question("SubscribeToTask", id=task))
     async with (
         httpx.AsyncClient(trust_env=False, verify=False) as client,
-        rb.links.EventSource(client, agent.url, method="POST", content=body, headers=a2a.HEADERS) as source,
+        rb.links.EventSource(
+            client, agent.url, method="POST", content=body, headers=a2a.HEADERS
+        ) as source,
     ):
         with pytest.raises(rb.errors.ProtocolError, match="no event stream"):
             await anext(source)
@@ -115,7 +117,9 @@ async def test_a2a_a_run_notices_what_is_wrong(agent):
     """A snapshot without a gap, and a number that is missing."""
     problems = (await Deaf(agent, 8).make()).problems
     assert any("no gap was reported" in problem for problem in problems), problems
-    assert any("does not go on" in problem or "were read" in problem for problem in problems), problems
+    assert any("does not go on" in problem or "were read" in problem for problem in problems), (
+        problems
+    )
 
 
 @pytest.mark.campaign

@@ -138,6 +138,12 @@ async def test_agno_refuses_without_closing(tmp_path):
         await client.say({"action": "authenticate", "token": "wrong"})
         await client.say({"action": "authenticate", "token": "right"})
         await client.say({"action": "ping"})
-        heard = [event for _, event in await client.hear_until(lambda frame: frame[1]["event"] == "pong")]
+        heard = [
+            event for _, event in await client.hear_until(lambda frame: frame[1]["event"] == "pong")
+        ]
         assert heard[0]["requires_auth"]
-        assert [event["event"] for event in heard[1:4]] == ["auth_required", "auth_error", "authenticated"]
+        assert [event["event"] for event in heard[1:4]] == [
+            "auth_required",
+            "auth_error",
+            "authenticated",
+        ]

@@ -54,7 +54,9 @@ async def running(tmp_path_factory):
 @pytest.mark.parametrize("name", KINDS)
 async def test_a_sample_of_runs(running, name):
     """Two or three runs on one server."""
-    seen = await campaign(KINDS[name], await running(KINDS[name].server), SAMPLE[name], sys.stderr.write)
+    seen = await campaign(
+        KINDS[name], await running(KINDS[name].server), SAMPLE[name], sys.stderr.write
+    )
     assert seen.problems == []
     assert seen.delivered >= seen.runs * 8
     assert seen.losses >= seen.runs * 2
@@ -83,7 +85,9 @@ class Deaf(SocketIo):
 
         def decode(frame):
             facts = dialect.decode(frame)
-            is_dropped = any(getattr(fact, "type", "") == "tick" and fact.raw[1] % 10 == 2 for fact in facts)
+            is_dropped = any(
+                getattr(fact, "type", "") == "tick" and fact.raw[1] % 10 == 2 for fact in facts
+            )
             return () if is_dropped else facts
 
         return dialect.evolve(decode=decode)
@@ -121,7 +125,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("stream", "count"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("stream", "count"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
 def test_the_judge_of_numbers(stream, count):
     """Numbers 1 to 3 were published; so many problems."""
     heard = [item if isinstance(item, rb.bridge.Gap) else Heard((item,)) for item in stream]

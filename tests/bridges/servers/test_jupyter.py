@@ -23,7 +23,9 @@ async def notebook(tmp_path_factory):
 
 async def attached(client):
     """Wait until the server has asked the kernel for a sign of life: what is printed before that is lost. The messages before it."""
-    return await client.hear_until(lambda message: message["content"].get("execution_state") == "idle")
+    return await client.hear_until(
+        lambda message: message["content"].get("execution_state") == "idle"
+    )
 
 
 async def printed(client, last):
@@ -33,7 +35,9 @@ async def printed(client, last):
             message["header"]["msg_type"] == "stream" and f"{last}\n" in message["content"]["text"]
         )
     )
-    texts = [message["content"]["text"] for message in heard if message["header"]["msg_type"] == "stream"]
+    texts = [
+        message["content"]["text"] for message in heard if message["header"]["msg_type"] == "stream"
+    ]
     return [int(line) for line in "".join(texts).split()]
 
 
@@ -101,7 +105,9 @@ async def test_jupyter_buffers_nothing_while_the_old_socket_is_open(notebook):
 async def test_jupyter_runs_identical_bytes_once_and_does_not_answer_the_repeat(notebook):
     """The same message twice: one run, one reply. With an id of its own it runs again."""
     session = uuid4().hex
-    first, again, last = (jupyter.execute_request(f"do({number})", session=session) for number in (7, 7, 8))
+    first, again, last = (
+        jupyter.execute_request(f"do({number})", session=session) for number in (7, 7, 8)
+    )
     async with wire(notebook.address(session)) as client:
         for request in (first, first, again, last):
             await client.say(request)
@@ -111,7 +117,9 @@ async def test_jupyter_runs_identical_bytes_once_and_does_not_answer_the_repeat(
                 and message["parent_header"]["msg_id"] == last["header"]["msg_id"]
             )
         )
-    replies = [message["parent_header"]["msg_id"] for message in heard if message["channel"] == "shell"]
+    replies = [
+        message["parent_header"]["msg_id"] for message in heard if message["channel"] == "shell"
+    ]
     assert replies == [request["header"]["msg_id"] for request in (first, again, last)]
     assert (await notebook.ledger())[-3:] == [7, 7, 8]
 

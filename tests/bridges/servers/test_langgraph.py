@@ -76,7 +76,9 @@ async def test_langgraph_gives_events_of_one_millisecond_one_id(graphs):
     await graphs.offer(-1)
     await graphs.offer(0)
     _, heard = await events_of(graphs.url, START, None)
-    while 0 not in numbers_in(heard):  # the run has not ended, and what is read meanwhile may come twice
+    while 0 not in numbers_in(
+        heard
+    ):  # the run has not ended, and what is read meanwhile may come twice
         _, heard = await events_of(graphs.url, START, None)
     ids = {event["data"]["number"]: event["id"] for event in heard if event["event"] == "custom"}
     assert [*ids] == [*range(1, 51), 0]

@@ -40,7 +40,9 @@ async def replayed(client, through):
 def text_of(frame):
     """The text of a durable message, if it is one."""
     event = frame.get("event", {})
-    return event["llm_message"]["content"][0]["text"] if event.get("kind") == "MessageEvent" else None
+    return (
+        event["llm_message"]["content"][0]["text"] if event.get("kind") == "MessageEvent" else None
+    )
 
 
 async def head(server):
@@ -106,12 +108,16 @@ async def test_openhands_stores_the_same_message_twice_and_its_log_outlives_a_ki
     assert await conversation.ledger() == ["hi", "hi"]
 
 
-async def test_openhands_closes_with_4001_and_4004_and_refuses_malformed_addresses_with_403(conversation):
+async def test_openhands_closes_with_4001_and_4004_and_refuses_malformed_addresses_with_403(
+    conversation,
+):
     """A wrong key, an unknown conversation, and a position that is no number, which looks like a wrong key."""
     async with session(conversation, 0) as client:
         await client.say({"type": "auth", "session_api_key": "wrong"})
         assert await client.closed() == 4001
-    unknown = conversation.url.replace(conversation.conversation, "00000000-0000-4000-8000-000000000000")
+    unknown = conversation.url.replace(
+        conversation.conversation, "00000000-0000-4000-8000-000000000000"
+    )
     async with wire(unknown) as client:
         await client.say({"type": "auth", "session_api_key": conversation.key})
         assert await client.closed() == 4004

@@ -27,7 +27,9 @@ DIALECTS = {"session": d.openhands, "legacy": d.openhands_legacy}
 
 def heard(socket, connection):
     """The frames that the server sent on the first, second or third connection of a socket."""
-    connections = [[*lines] for _, lines in groupby(LINES, lambda line: (line["socket"], line["connection"]))]
+    connections = [
+        [*lines] for _, lines in groupby(LINES, lambda line: (line["socket"], line["connection"]))
+    ]
     lines = [lines for lines in connections if lines[0]["socket"] == socket][connection]
     return [json.dumps(line["frame"]) for line in lines if line["way"] == "down"]
 
@@ -99,7 +101,9 @@ def test_what_we_say_is_what_it_took(socket):
     send = d.Send(type="", payload=message, id="1", key="k", timestamp="2026-01-01T00:00:00Z")
     assert json.loads(dialect.encode(d.Auth(token="k"))) == auth
     assert json.loads(dialect.encode(send)) == message
-    echoes = [fact.echo for fact in facts_of(socket, 0) if isinstance(fact, d.Received) and fact.echo]
+    echoes = [
+        fact.echo for fact in facts_of(socket, 0) if isinstance(fact, d.Received) and fact.echo
+    ]
     assert echoes == [dialect.echo(json.dumps(message))]
 
 
@@ -126,7 +130,9 @@ async def test_a_client_recovers_over_the_recording():
             await socket.close(1011)
         await socket.wait_closed()
 
-    policy = rb.bridge.BridgePolicy(reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.05)))
+    policy = rb.bridge.BridgePolicy(
+        reconnect=rb.bridge.Reconnect(backoff=rb.Backoff.constant(0.05))
+    )
     async with asyncio.timeout(20), serve(attend, "127.0.0.1", 0) as server:
         url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/sockets/session/main"
         async with rb.BridgeClient(url, dialect=d.openhands, token="k", policy=policy) as client:

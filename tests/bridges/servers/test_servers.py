@@ -39,7 +39,9 @@ def test_each_has_the_interface(name):
     (kind,) = [
         value
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, ServerProcess) and value is not ServerProcess
+        if isinstance(value, type)
+        and issubclass(value, ServerProcess)
+        and value is not ServerProcess
     ]
     assert kind.name == name
     assert callable(module.running)
@@ -63,7 +65,9 @@ def test_a_missing_environment_is_a_reason_that_says_what_to_do(name, tmp_path, 
 def test_possible_leaves_out_what_this_machine_has_no_python_for(monkeypatch, capsys):
     """All others are installed, and the line of each that is not says so: `nox -s servers` reads it."""
     installed = []
-    monkeypatch.setattr(install, "_python", lambda recipe: None if recipe.pythons else sys.executable)
+    monkeypatch.setattr(
+        install, "_python", lambda recipe: None if recipe.pythons else sys.executable
+    )
     monkeypatch.setattr(install, "install", installed.append)
     monkeypatch.setattr(install, "missing", lambda name: f"{name} needs something")
     monkeypatch.setattr(sys, "argv", ["install", "possible"])
@@ -97,7 +101,9 @@ async def test_a_server_that_does_not_start_shows_its_log(tmp_path, monkeypatch)
 
 @pytest.mark.real
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv (util-linux)")
-@pytest.mark.skipif(install.missing("socketio") is not None, reason=f"{install.missing('socketio')}")
+@pytest.mark.skipif(
+    install.missing("socketio") is not None, reason=f"{install.missing('socketio')}"
+)
 async def test_nothing_outlives_tests_that_are_killed(tmp_path):
     """SIGKILL of the process that started it ends a server as well."""
     with subprocess.Popen(

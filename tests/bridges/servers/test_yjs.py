@@ -39,7 +39,10 @@ async def keys(messages, count):
 @pytest.mark.requirement("X20")
 async def test_l10_updates_arrive_and_are_read_at_the_far_end(server):
     """Bytes out and in, a cut between: npm's client reads what was sent, the reader gets what it set, and each once."""
-    async with FaultProxy(HOST, server.port) as proxy, client(f"ws://{HOST}:{proxy.port}") as bridge:
+    async with (
+        FaultProxy(HOST, server.port) as proxy,
+        client(f"ws://{HOST}:{proxy.port}") as bridge,
+    ):
         events, messages = bridge.events(), aiter(bridge)
         assert await keys(messages, 1) == ["begin"]
         first = await bridge.send("update", set_key(1, "sent", "1", "à"))
@@ -70,7 +73,9 @@ async def test_l10_a_store_keeps_bytes_for_the_next_process(server, tmp_path):
         assert await keys(messages, 2) == ["begin", "1"]
         await server.publish("doc", 2)
         assert await keys(messages, 1) == ["2"]
-        task = asyncio.ensure_future(anext(messages))  # asking for the next one says that this one was taken
+        task = asyncio.ensure_future(
+            anext(messages)
+        )  # asking for the next one says that this one was taken
         await asyncio.sleep(0)
         await bridge.aclose(drain=0)
         await asyncio.wait([task])
@@ -89,7 +94,8 @@ async def test_l10_a_store_keeps_bytes_for_the_next_process(server, tmp_path):
 async def test_l10_on_connect_sends_and_expects_bytes(server):
     """A state of awareness is said at each connection, and waited for as it comes back; every other client hears of it."""
     first, second = (
-        number(1) + sized(number(1) + number(7) + number(clock) + sized(b'{"name":"a"}')) for clock in (1, 2)
+        number(1) + sized(number(1) + number(7) + number(clock) + sized(b'{"name":"a"}'))
+        for clock in (1, 2)
     )
     greeted = []
 

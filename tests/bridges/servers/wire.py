@@ -54,7 +54,9 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire(url: str, *, decode: Callable[[str], Any] = json.loads, **options: Any) -> AsyncIterator[Wire]:
+async def wire(
+    url: str, *, decode: Callable[[str], Any] = json.loads, **options: Any
+) -> AsyncIterator[Wire]:
     """A connection to the address, closed with 1000 when the block is left; the options are those of websockets."""
     options = {"proxy": None, "open_timeout": PATIENCE, "close_timeout": 5} | options
     async with websockets.connect(url, **options) as socket:

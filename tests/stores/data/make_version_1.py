@@ -95,7 +95,9 @@ async def _main():
     copied.write_bytes(path.read_bytes())
     store = SQLiteStore(copied)
     await store.open(Now(asyncio.get_running_loop().time(), WALL + 60))
-    (FOLDER / f"{NAME}.json").write_text(json.dumps(reported(store), indent=1, ensure_ascii=False) + "\n")
+    (FOLDER / f"{NAME}.json").write_text(
+        json.dumps(reported(store), indent=1, ensure_ascii=False) + "\n"
+    )
     await store.close()
     for remaining in FOLDER.glob("copy.db*"):
         remaining.unlink()

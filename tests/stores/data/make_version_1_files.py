@@ -59,7 +59,9 @@ async def records(path):
         for name in ("paused", "closed", "failed"):
             made = await sessions.create("claude", f"/home/me/{name}")
             await sessions.activate(made.id)
-            await sessions.checkpoint(made.id, message_count=12, last_message_id="m12", context_snapshot=[1])
+            await sessions.checkpoint(
+                made.id, message_count=12, last_message_id="m12", context_snapshot=[1]
+            )
             if name == "failed":
                 await sessions.fail(made.id, rb.Failure.of("CONN_REFUSED"))
             else:
@@ -94,7 +96,8 @@ def calls():
     for failures in (1, 9):
         errors = [ConnectionResetError(104, "connection reset")] * failures
         rb.capture(
-            rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(0)))(fetch, idempotent=True), errors
+            rb.Policy(rb.Retry(attempts=2, backoff=rb.Backoff.constant(0)))(fetch, idempotent=True),
+            errors,
         )
 
 
@@ -117,7 +120,13 @@ def workflows(folder):
     for end in ("completed", "halted", "killed", "called"):
         (folder / end).mkdir(parents=True)
         (folder / end).chmod(0o700)
-        program = [sys.executable, "-m", "tests.stores.data.make_version_1_files", str(folder / end), end]
+        program = [
+            sys.executable,
+            "-m",
+            "tests.stores.data.make_version_1_files",
+            str(folder / end),
+            end,
+        ]
         subprocess.run(program, check=False)
 
 
@@ -138,7 +147,9 @@ def main():
     with redis_server() as server:
         asyncio.run(client(server.url))
         asyncio.run(records(server.url))
-        (FOLDER / "redis.json").write_text(json.dumps(asyncio.run(dump(server.url)), indent=1) + "\n")
+        (FOLDER / "redis.json").write_text(
+            json.dumps(asyncio.run(dump(server.url)), indent=1) + "\n"
+        )
     state = rb.stores.StateFile(FOLDER / "state.json", version=3)
     state.save({"done": ["plan"], "current": "build"})
     state.save({"done": ["plan", "build"], "current": "test", "text": "Grüße 🚀"})
