@@ -13,9 +13,10 @@ __getattr__ = lazily(
         "document": "new_reading",
         "fields": "read_value",
         "policy_tables": "LAYERS",
+        "schema": "schema",
         "seed_keys": "WORDS_OF",
         "sources": "PREFIX read_sources",
-        "tables": "AgentSettings AlertSettings TABLES",
+        "tables": "AgentSettings AlertSettings ClientSettings TABLES",
         "walk": "default_of fields_of",
     },
 )
