@@ -10,6 +10,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +195,7 @@ openai = "https://me:t0p@host"
 """A document with many mistakes, some of them beside each other."""
 
 
-def said(make: Callable[[], object]) -> str:
+def outcome(make: Callable[[], object]) -> str:
     """What a call returns, as its repr, or the text of its error; one line."""
     try:
         made = make()
@@ -205,14 +206,14 @@ def said(make: Callable[[], object]) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def _told(key: str, default: object, said_of: Callable[[Any], str]) -> Iterator[str]:
+def _by_text(key: str, default: object, with_wrong: Callable[[Any], str]) -> Iterator[str]:
     """A line for each text of one field, behind the values that have it; `·` is the value as the text shows it."""
     found: dict[str, list[str]] = {}
     # a word with a letter left out
     misspelt = [f"{default[:1]}{default[2:]}"] if isinstance(default, str) else []
     for wrong in (*WRONG, *misspelt):
         text = (
-            said_of(wrong)
+            with_wrong(wrong)
             .replace("ConfigError: Configuration errors:\\n  - ", "- ")
             .replace(f"got {wrong!r}", "got ·")
         )
@@ -223,24 +224,19 @@ def _told(key: str, default: object, said_of: Callable[[Any], str]) -> Iterator[
 def constructors() -> Iterator[str]:
     """Each field of each value with each wrong value, given to the constructor."""
     for name, kind in VALUES.items():
-        needed = NEEDED.get(name, {})
         for field in fields_of(kind):
-            yield from _told(
-                f"{name} {field.name}",
-                field.default,
-                lambda wrong: said(lambda: _made(kind, {**needed, field.name: wrong}, field.name)),  # noqa: B023
+            yield from _by_text(
+                f"{name} {field.name}", field.default, partial(_outcome_of, kind, field.name)
             )
-            yield f"{name} {field.name}s | {said(lambda: kind(**{**needed, field.name + 's': 1}))}"  # noqa: B023
+            yield f"{name} {field.name}s | {_outcome_of(kind, field.name + 's', 1)}"
 
 
-def _made(kind: type, fields: dict[str, Any], name: str) -> object:
-    """The field of a value that is made of these, with the ladder of a Fallback in its place."""
-    first = fields.pop("ladder", None) if kind is rb.Fallback else None
-    if kind is rb.Fallback:
-        return getattr(
-            kind(*(first if isinstance(first, list | tuple) else [first]), **fields), name
-        )
-    return getattr(kind(**fields), name)
+def _outcome_of(kind: type, name: str, value: Any) -> str:
+    """Make a value with this field; the ladder of a Fallback is its positional arguments."""
+    fields = {**NEEDED.get(kind.__name__, {}), name: value}
+    ladder = fields.pop("ladder", None)
+    first = ladder if isinstance(ladder, list | tuple) else [ladder]
+    return outcome(lambda: getattr(kind(*(first if kind is rb.Fallback else ()), **fields), name))
 
 
 def _around(path: tuple[str | int, ...], inner: dict[str, Any]) -> dict[str, Any]:
@@ -258,13 +254,13 @@ def fields() -> Iterator[str]:
             for key, value in NEEDED.get(name, {}).items()
         }
         for field in fields_of(kind):
-            yield from _told(
+            yield from _by_text(
                 f"{name} {field.name}",
                 field.default,
-                lambda wrong: said(lambda: _read({**needed, field.name: wrong}, name, field)),  # noqa: B023
+                lambda wrong: outcome(lambda: _read({**needed, field.name: wrong}, name, field)),  # noqa: B023
             )
             for key in (f"{field.name}_ms", f"{field.name}x"):
-                yield f"{name} {key} | {said(lambda: _read({**needed, key: 1500}, name, field))}"  # noqa: B023
+                yield f"{name} {key} | {outcome(lambda: _read({**needed, key: 1500}, name, field))}"  # noqa: B023
 
 
 def _read(inner: dict[str, Any], name: str, field: attrs.Attribute[Any]) -> object:
@@ -309,13 +305,13 @@ def documents(folder: Path) -> Iterator[str]:
                 )
     for title, text in texts.items():
         path.write_text(text)
-        found = said(lambda: rb.load(path, names=NAMES)).replace(str(path), "golden.toml")
+        found = outcome(lambda: rb.load(path, names=NAMES)).replace(str(path), "golden.toml")
         yield f"{title}:"
         yield from (f"  {line}" for line in found.split("\\n"))
     for name, kind in VALUES.items():
         if kind not in {ClientSettings, *TABLES.values(), AgentSettings} or kind is rb.mcp.Sidecar:
             for wrong in ("x", [], {"kind": "Retry"}):
-                yield f"load({wrong!r}, {name}) | {said(lambda: rb.load({'value': wrong}, kind))}"  # noqa: B023
+                yield f"load({wrong!r}, {name}) | {outcome(lambda: rb.load({'value': wrong}, kind))}"  # noqa: B023
 
 
 def shown(folder: Path) -> Iterator[str]:
@@ -329,13 +325,13 @@ def shown(folder: Path) -> Iterator[str]:
         for line in config.explain():
             yield f"  {line.path} = {line.value!r} ({line.source.replace(str(path), 'golden.toml')})"
         yield f"  warnings {config.warnings!r}"
-        yield f"  dump of the bridge {said(lambda: rb.settings.dump(config.bridge, names=NAMES))}"  # noqa: B023
+        yield f"  dump of the bridge {outcome(lambda: rb.settings.dump(config.bridge, names=NAMES))}"  # noqa: B023
         for name, policy in config.policies.items():
-            yield f"  dump of {name} {said(lambda: rb.settings.dump(policy, names=NAMES))}"  # noqa: B023
+            yield f"  dump of {name} {outcome(lambda: rb.settings.dump(policy, names=NAMES))}"  # noqa: B023
     for name, kind in VALUES.items():
-        made = said(lambda: rb.settings.dump(_whole(kind), names=NAMES))  # noqa: B023
+        made = outcome(lambda: rb.settings.dump(_whole(kind), names=NAMES))  # noqa: B023
         yield f"dump of {name} {made}"
-        yield f"dump of {name} without names {said(lambda: rb.settings.dump(_whole(kind)))}"  # noqa: B023
+        yield f"dump of {name} without names {outcome(lambda: rb.settings.dump(_whole(kind)))}"  # noqa: B023
 
 
 def _whole(kind: type) -> object:
@@ -357,7 +353,7 @@ def files(folder: Path) -> dict[str, str]:
 if __name__ == "__main__":
     import tempfile
 
-    with tempfile.TemporaryDirectory() as place:
-        for name, text in files(Path(place)).items():
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files(Path(folder)).items():
             DATA.joinpath(name).write_text(text)
             sys.stdout.write(f"{name}: {text.count(chr(10))} lines, {len(text)} characters\n")

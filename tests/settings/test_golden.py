@@ -17,7 +17,7 @@ def now(tmp_path_factory):
 @pytest.mark.parametrize(
     "name", ["constructors.txt", "fields.txt", "documents.txt", "shown.txt", "schema.json"]
 )
-def test_it_says_what_it_said(now, name):
+def test_the_texts_are_those_of_the_file(now, name):
     """`python -m tests.settings.golden` writes the files; a commit that changes one changes nothing else."""
     before = (DATA / name).read_text()
     different = difflib.unified_diff(before.splitlines(), now[name].splitlines(), n=0, lineterm="")
