@@ -10,39 +10,22 @@ import attrs
 import resilient_bridge as rb
 from tests.internals.protocol import End, Positions
 from tests.internals.settings import (
+    AS_WRITTEN,
     LAYERS,
     PREFIX,
     TABLES,
     WORDS_OF,
     AgentSettings,
+    Form,
     default_of,
     fields_of,
+    forms_of,
 )
-from tests.internals.values import Form, form_of, shown
+from tests.internals.values import shown
 
 from .reference_layout import page, table
 
 
-TAKES = {
-    "seconds": "a duration",
-    "span": "a number of calls, or a span of time",
-    "number": "a number",
-    "count": "a whole number",
-    "flag": "`true` or `false`",
-    "text": "a text",
-    "texts": "a list",
-    "pair": "two numbers, warning and critical",
-    "wait": "a schedule",
-    "whats": "a failure, or a list of them",
-    "rules": "a table: a failure, and its [rule](#rule)",
-    "function": "the name of a function",
-    "functions": "names of functions",
-    "policies": "a table of policies by name",
-    "secret": "`env:NAME` or `file:PATH`",
-    "address": "a `ws://` or `wss://` URL, or `env:NAME`",
-    "headers": "a table of texts; secrets as `env:NAME`",
-    "seconds_by_name": "a table of durations by name",
-}
 BEFORE_TABLE = {
     "dialect": "the name of a [dialect](../dialects/index.md), `\"plain\"`; a call as in code, `\"sequence(field='seq', ask='last_seq')\"`; or ",
 }
@@ -62,18 +45,13 @@ PLAIN = {
 
 
 def _takes(name: str, form: Form) -> str:
-    if form.kind == "plain":
+    if form.kind is AS_WRITTEN:
         return PLAIN[name]
-    if form.kind == "word":
+    if form.words:
         return ", ".join(f'`"{word}"`' for word in form.words)
-    if form.kind in {"value", "values"} and form.of is not None:
-        is_schedule = form.of is rb.Backoff
-        link = "a schedule" if is_schedule else f"[{form.of.__name__}](#{form.of.__name__.lower()})"
-        return f"a list, each {link}" if form.kind == "values" else link
-    if form.kind == "policies" and form.of is not rb.Policy:
-        return f"a table of [{form.of.__name__}](#{form.of.__name__.lower()}) by name"
-    size = ', or a size such as `"8MiB"`' if name.endswith("bytes") else ""
-    return TAKES[form.kind] + size
+    link = f"[{form.of.__name__}](#{form.of.__name__.lower()})"
+    shorter = {rb.Backoff: "a schedule", rb.Policy: "policies"}
+    return form.kind.words.format(shorter.get(form.of, link))
 
 
 def _default(field: attrs.Attribute) -> str:
@@ -85,7 +63,7 @@ def _default(field: attrs.Attribute) -> str:
 
 def _rows(kind: type) -> Iterator[tuple[str, str, str]]:
     for field in fields_of(kind):
-        yield f"`{field.name}`", _takes(field.name, form_of(field.validator)), _default(field)
+        yield f"`{field.name}`", _takes(field.name, forms_of(kind)[field.name]), _default(field)
 
 
 def _table(name: str, kind: type) -> list[str]:
@@ -105,8 +83,8 @@ def _first(kind: type) -> str:
 
 def settings_page() -> str:
     """docs/reference/settings.md."""
-    link = {field.name: form_of(field.validator).of for field in fields_of(rb.bridge.BridgePolicy)}
-    parts = [(name, kind) for name, kind in link.items() if kind not in {None, rb.Policy}]
+    link = {name: form.of for name, form in forms_of(rb.bridge.BridgePolicy).items()}
+    parts = [(name, kind) for name, kind in link.items() if kind not in {object, rb.Policy}]
     top = [
         ("`preset`", "the name of a [preset](../how-to/use-a-preset.md), as the base for all other keys"),
         *((f"`{name}`", f"{BEFORE_TABLE.get(name, '')}the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in parts),
@@ -118,7 +96,7 @@ def settings_page() -> str:
         *((f"`{name}`", f"the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in TABLES.items()),
         ("`debug`", '[debug mode](../how-to/logs.md#debug-mode): its kinds with commas or as a list, `true` or `"*"` for all'),
         ("`providers.NAME`", "the URL of a provider, for `resilient-bridge check --providers`"),
-        *((f"`{field.name}`", f"[of an agent](#agentsettings): {_takes(field.name, form_of(field.validator))}") for field in fields_of(AgentSettings) if field.name != "tools"),
+        *((f"`{field.name}`", f"[of an agent](#agentsettings): {_takes(field.name, forms_of(AgentSettings)[field.name])}") for field in fields_of(AgentSettings) if field.name != "tools"),
     ]  # fmt: skip
     kinds = {kind.__name__: kind for kind in (*LAYERS.values(), rb.RetryBudget, rb.Rule, *(kind for _, kind in parts), Positions, End, *TABLES.values(), AgentSettings)}  # fmt: skip
     return page(

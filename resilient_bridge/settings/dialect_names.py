@@ -15,9 +15,8 @@ from .. import dialects
 from ..config.spelled_calls import read_call
 from ..errors import ConfigError
 from ..protocol.policies.dialect import Dialect
-from .fields import make
+from .fields import arrange, make
 from .reading import Reading, violation_of
-from .walk import arrange
 
 
 _PREFIXES: Final = ("", "rb.dialects.", "dialects.")

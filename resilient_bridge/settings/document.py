@@ -23,13 +23,12 @@ from ..telemetry.debug import kinds_in
 from ..transports.references import Headers, Secret, UnreadableError, in_words
 from ..values.backoff import Backoff
 from .dialect_names import read_dialect
-from .fields import make, read_backoff, read_value
+from .fields import fields_of, from_millis, make, read_backoff, read_value
 from .policy_tables import LAYERS, PERMISSIONS, preset_of, read_policy
 from .provider_check import address_of, has_credentials
 from .reading import BAD, Entry, Reading, TableReader, resolved, violation_of
 from .seed_keys import ALIASES, gasoline_steps
 from .tables import AGENT_KEYS, TABLES, AgentSettings, ClientSettings
-from .walk import fields_of, from_millis
 
 
 READERS: Final[Mapping[type, TableReader]] = {

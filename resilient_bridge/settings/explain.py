@@ -13,8 +13,8 @@ import attrs
 from ..config.paths import joined
 from ..presets import default as default_policy
 from ..presets.bridge_policy import BridgePolicy
+from .fields import default_of, fields_of
 from .policy_tables import NAMES
-from .walk import default_of, fields_of
 from .writing import Writer
 
 

@@ -15,9 +15,8 @@ from ..calls.retry.value import Retry
 from ..config.paths import joined
 from ..values.backoff import Backoff
 from ..values.fields import LONGEST
-from .fields import make
+from .fields import from_millis, make
 from .reading import BAD, Aliases, Entry, Reading
-from .walk import from_millis
 
 
 _SHAPES: Final = {  # OpenViber's words, and its defaults

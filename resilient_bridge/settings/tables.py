@@ -8,9 +8,9 @@ Rule: each is a value like every other, read by the same walk. Another table is 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import unwrap
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import attrs
@@ -39,8 +39,8 @@ from ..values.fields import (
     refuse,
     share,
     tuple_of,
+    wants,
 )
-from ..values.forms import FormKind, takes
 
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from ..agent.degradation import Degradations
 
 
+Address: TypeAlias = "str | Secret | Callable[[], str] | None"
+"""The URL of a client: a text, a reference to one, or a function that returns it."""
 _MODEL: Final = re.compile(r"[\w.-]+/[\w.:/@-]+", re.ASCII)
 _MOST_PORT: Final = 65_535
 
@@ -60,7 +62,7 @@ def _as_headers(value: Any) -> Any:
     )
 
 
-@takes("address", wanted="a ws:// or wss:// URL, or env:NAME of one")
+@wants("a ws:// or wss:// URL, or env:NAME of one")
 def _check_address(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is None:
         return
@@ -75,7 +77,7 @@ def _check_address(instance: object, attribute: attrs.Attribute[Any], value: Any
             refuse(path_of(instance, attribute), f"{REFERENCE}, as it holds {held}", "***")
 
 
-@takes("secret", wanted=REFERENCE)
+@wants(REFERENCE)
 def _check_secret(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and not callable(value):
         refuse(
@@ -85,7 +87,7 @@ def _check_secret(instance: object, attribute: attrs.Attribute[Any], value: Any)
         )
 
 
-@takes("headers", wanted="a table of texts; secrets by env:NAME or file:PATH")
+@wants("a table of texts; secrets by env:NAME or file:PATH")
 def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     path = path_of(instance, attribute)
     if value is None or (callable(value) and not isinstance(value, Headers)):
@@ -100,17 +102,17 @@ def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any
             refuse(f"{path}.{name}", f"{REFERENCE}: a secret is not written into settings", "***")
 
 
-@takes("text", wanted="the name of a session")
+@wants("the name of a session")
 def _check_session(_: object, __: attrs.Attribute[Any], value: Any) -> None:
     check_session(value, None)
 
 
-@takes("plain", wanted=PIN)
+@wants(PIN)
 def _check_pin(_: object, __: attrs.Attribute[Any], value: Any) -> None:
     check_pin(value)
 
 
-@takes("text", wanted="a path, a redis:// URL, or env:NAME of one")
+@wants("a path, a redis:// URL, or env:NAME of one")
 def _check_store(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and not (isinstance(value, str | Secret) and value):
         refuse(path_of(instance, attribute), "a path, a redis:// URL, or env:NAME of one", value)
@@ -125,20 +127,24 @@ _function: Final = optional(function("a function, or None"))
 class ClientSettings(Value):
     """The arguments of a BridgeClient beside its policy."""
 
-    url: Any = attrs.field(default=None, converter=as_source, validator=_check_address)
-    token: Any = attrs.field(default=None, converter=as_source, validator=_check_secret)
-    headers: Any = attrs.field(default=None, converter=_as_headers, validator=_check_headers)
+    url: Address = attrs.field(default=None, converter=as_source, validator=_check_address)
+    token: Secret | None = attrs.field(default=None, converter=as_source, validator=_check_secret)
+    headers: Headers | None = attrs.field(
+        default=None, converter=_as_headers, validator=_check_headers
+    )
     session_id: str | None = attrs.field(default=None, validator=_check_session)
-    store: Any = attrs.field(default=None, converter=as_source, validator=_check_store)
+    store: str | Secret | None = attrs.field(
+        default=None, converter=as_source, validator=_check_store
+    )
     pin: str | tuple[str, ...] | None = attrs.field(
         default=None, converter=as_tuple, validator=_check_pin
     )
     receive: bool = attrs.field(default=True, validator=flag)
-    on_gap: Any = attrs.field(default=None, validator=_function)
-    on_doubt: Any = attrs.field(default=None, validator=_function)
-    on_connect: Any = attrs.field(default=None, validator=_function)
-    backfill: Any = attrs.field(default=None, validator=_function)
-    health_check: Any = attrs.field(default=None, validator=_function)
+    on_gap: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
+    on_doubt: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
+    on_connect: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
+    backfill: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
+    health_check: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
 
     def __repr__(self) -> str:
         """Return the call that makes it, without the query of its URL, which may hold a secret."""
@@ -161,10 +167,10 @@ class ClientSettings(Value):
 # ---- alerts ----------------------------------------------------------------------------------------------------------
 
 
-def _judged(kind: FormKind, wanted: str) -> Validator:
+def _judged(wanted: str) -> Validator:
     """Return a validator that passes the value to the constructor of Alerts, which checks it."""
 
-    @takes(kind, wanted=wanted)
+    @wants(wanted)
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         Alerts(**{attribute.name: value})
 
@@ -172,9 +178,9 @@ def _judged(kind: FormKind, wanted: str) -> Validator:
 
 
 _DEFAULTS: Final = cast("Mapping[str, Any]", unwrap(Alerts.__init__).__kwdefaults__)
-_check_pair: Final = optional(_judged("pair", "two numbers, warning and critical, or None"))
-_check_window: Final = _judged("seconds", "seconds from 1 to 86400")
-_check_least: Final = _judged("count", "a whole number of at least 1")
+_check_pair: Final = optional(_judged("two numbers, warning and critical, or None"))
+_check_window: Final = _judged("seconds from 1 to 86400")
+_check_least: Final = _judged("a whole number of at least 1")
 
 
 def _pair(name: str) -> Any:
@@ -193,7 +199,7 @@ class AlertSettings(Value):
         default=_DEFAULTS["window"], converter=as_seconds, validator=_check_window
     )
     least_calls: int = attrs.field(default=_DEFAULTS["least_calls"], validator=_check_least)
-    notify: Any = attrs.field(default=None, validator=_function)
+    notify: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
 
     def make(self) -> Alerts:
         """Return a new Alerts with these, in which nothing is counted yet."""
@@ -210,17 +216,16 @@ def _is_name(value: object) -> bool:
 
 
 _check_model: Final = fits(
-    "text",
     "a model as provider/model",
     lambda value: isinstance(value, str) and _MODEL.fullmatch(value) is not None,
 )
-_check_name: Final = fits("text", "a name that is not empty", _is_name)
+_check_name: Final = fits("a name that is not empty", _is_name)
 _check_names: Final = tuple_of("a name", _is_name)
 _check_temperature: Final = fits(
-    "number", "a number from 0 to 2", lambda value: is_number(value) and 0 <= value <= 2
+    "a number from 0 to 2", lambda value: is_number(value) and 0 <= value <= 2
 )
 _check_port: Final = fits(
-    "count", f"a port from 1 to {_MOST_PORT}", lambda value: is_count(value) and value <= _MOST_PORT
+    f"a port from 1 to {_MOST_PORT}", lambda value: is_count(value) and value <= _MOST_PORT
 )
 
 

@@ -21,11 +21,10 @@ from ..protocol.policies.dialect import Dialect
 from ..transports.references import Headers, Secret
 from ..values.backoff import Backoff, parse_schedule
 from ..values.fields import Value
-from ..values.forms import form_of
 from .dialect_names import ready
 from .failure_words import write_what
+from .fields import ADDRESS, default_of, fields_of, forms_of
 from .policy_tables import LAYERS, NAMES
-from .walk import default_of, fields_of
 
 
 @attrs.frozen
@@ -88,15 +87,10 @@ class Writer:
             item = getattr(value, field.name)
             if not self.is_full and _is_same(item, default_of(field)):
                 continue
-            at, kind = joined(path, field.name), form_of(field.validator).kind
-            if kind == "whats":
-                found[field.name] = [self._what(each, joined(at, n)) for n, each in enumerate(item)]
-            elif kind == "rules":
-                rules = [(str(self._what(what, at)), rule) for what, rule in item.items()]
-                found[field.name] = {
-                    what: self.write(rule, joined(at, what)) for what, rule in rules
-                }
-            elif kind == "address" and self.is_print and not self.is_bare and isinstance(item, str):
+            at, kind = joined(path, field.name), forms_of(value.__class__)[field.name].kind
+            if kind.write is not None:
+                found[field.name] = kind.write(item, at, self._what, self.write)
+            elif kind is ADDRESS and self.is_print and not self.is_bare and isinstance(item, str):
                 found[field.name] = shown(item)
             else:
                 found[field.name] = self.write(item, at)

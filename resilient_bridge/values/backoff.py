@@ -26,8 +26,8 @@ from .fields import (
     number,
     one_of,
     refuse,
+    wants,
 )
-from .forms import takes
 
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ _ARGUMENT: Final = {
 }
 
 
-def _as_delays(value: Any) -> tuple[float, ...]:
+def _as_delays(value: Seconds | tuple[Seconds, ...]) -> tuple[float, ...]:
     several: list[Any] = list(cast("Any", value)) if isinstance(value, tuple | list) else [value]
     return tuple(map(as_seconds, several))
 
 
-@takes("seconds", wanted="a duration, or a list of them for steps")
+@wants("a duration, or a list of them for steps")
 def _check_seconds(schedule: Backoff, _: attrs.Attribute[Any], delays: tuple[float, ...]) -> None:
     if not delays or (schedule.shape != "steps" and len(delays) > 1):
         refuse(
@@ -85,7 +85,7 @@ def _check_seconds(schedule: Backoff, _: attrs.Attribute[Any], delays: tuple[flo
             refuse(f"Backoff.{argument}", f"seconds from 0 to {LONGEST:.0f}", delay)
 
 
-@takes("seconds", wanted="the longest wait")
+@wants("the longest wait")
 def _check_cap(schedule: Backoff, _: attrs.Attribute[Any], cap: float | None) -> None:
     if schedule.shape in ("constant", "steps"):
         if cap is not None:
@@ -94,7 +94,7 @@ def _check_cap(schedule: Backoff, _: attrs.Attribute[Any], cap: float | None) ->
         refuse("Backoff.cap", f"seconds above 0 to {LONGEST:.0f}", cap)
 
 
-@takes("wait", wanted="a Backoff to go on with after the steps")
+@wants("a Backoff to go on with after the steps")
 def _check_then(schedule: Backoff, _: attrs.Attribute[Any], then: object) -> None:
     if then is not None and (schedule.shape != "steps" or not isinstance(then, Backoff)):
         refuse("Backoff.then", "a Backoff to go on with after the steps", then)

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .fields import is_function, path_of, refuse
-from .forms import takes
+from .fields import is_function, path_of, refuse, wants
 
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ WaitSchedule: TypeAlias = "Backoff | Callable[[Any], Seconds]"
 """A schedule: a Backoff, tenacity's `wait=`, or a function of the Attempt that returns seconds or a timedelta."""
 
 
-@takes("wait", wanted="a schedule")
+@wants("a schedule")
 def check_wait(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate a schedule."""
     # A Backoff is callable: tenacity calls it. A class is callable too, and no schedule.

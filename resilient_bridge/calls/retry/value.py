@@ -49,7 +49,6 @@ def _as_on(
 _BACKOFF: Final = Backoff.steps(0.3, then=Backoff.decorrelated(1), jitter="full")
 
 _check_attempts: Final = fits(
-    "count",
     "a whole number of at least 1",
     lambda value: is_count(value) or is_tenacity(value, "stop_base"),
     refused="a whole number of at least 1 (1 is no repeat), or a tenacity stop",
