@@ -23,7 +23,7 @@ import attrs
 
 from ..config.paths import joined
 from ..config.quantities import DURATION, SIZE, read_bytes, read_seconds, read_span
-from ..errors import ConfigError
+from ..failure import ConfigError
 from ..transports.references import Headers, Secret
 from ..values.backoff import Backoff, parse_schedule
 from ..values.fields import LONGEST, Value, is_number, wanted_by

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import attrs
 
-from ...errors.source_text import shown
+from ...failure.source_text import shown
 from ...values.fields import called, is_function, optional, path_of, refuse, wants
 from ...values.fields import function as function_of
 from ...values.what import What, as_whats, whats
@@ -15,7 +15,7 @@ from ..layer import Layer
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
 
 
 @wants("the names of functions")
