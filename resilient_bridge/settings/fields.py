@@ -242,6 +242,18 @@ def _schema(**schema: Any) -> Callable[[Form, Refer], dict[str, Any]]:
     return lambda _, __: schema
 
 
+def _of_words(form: Form, _: Refer) -> dict[str, Any]:
+    return {"enum": list(form.words)}
+
+
+def _of_value(form: Form, refer: Refer) -> dict[str, Any]:
+    return {"anyOf": [refer(form.of), {"const": True}]}
+
+
+def _of_values(form: Form, refer: Refer) -> dict[str, Any]:
+    return {"type": "array", "items": refer(form.of)}
+
+
 def _of_table(form: Form, refer: Refer) -> dict[str, Any]:
     return {
         "type": "object",
@@ -261,16 +273,12 @@ NUMBER: Final = FieldKind("a number", _schema(type="number"))
 COUNT: Final = FieldKind("a whole number", _schema(type=["integer", "string"]))
 BYTES: Final = FieldKind('a whole number, or a size such as `"8MiB"`', COUNT.schema, _bytes)
 FLAG: Final = FieldKind("`true` or `false`", _schema(type="boolean"), has_false=True)
-WORD: Final = FieldKind("one of its words", lambda form, _: {"enum": list(form.words)})
+WORD: Final = FieldKind("one of its words", _of_words)
 TEXT: Final = FieldKind("a text", _TEXTUAL, _as_text)
 TEXTS: Final = FieldKind("a list", _schema(type="array"))
 PAIR: Final = FieldKind("two numbers, warning and critical", _schema(type="array"))
-VALUE: Final = FieldKind(
-    "{}", lambda form, refer: {"anyOf": [refer(form.of), {"const": True}]}, _value
-)
-VALUES: Final = FieldKind(
-    "a list, each {}", lambda form, refer: {"type": "array", "items": refer(form.of)}, _values
-)
+VALUE: Final = FieldKind("{}", _of_value, _value)
+VALUES: Final = FieldKind("a list, each {}", _of_values, _values)
 VALUES_BY_NAME: Final = FieldKind("a table of {} by name", _of_table, _values_by_name)
 SECONDS_BY_NAME: Final = FieldKind("a table of durations by name", _schema(), _seconds_by_name)
 WAIT: Final = FieldKind("a schedule", _schema(type=["string", "number", "object"]), _wait)
