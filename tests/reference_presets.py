@@ -7,12 +7,13 @@ docs/reference/promises.md that a test proves.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import resilient_bridge as rb
+from tests.internals.presets import ready
 
 from .reference_layout import table
 from .requirements import SOURCES
@@ -201,10 +202,15 @@ def _shown(value: object) -> str:
     return f"`{value}`" if isinstance(value, str) else f"`{value!r}`"
 
 
+def _source(name: str) -> str:
+    """The part of the module behind its heading."""
+    _, *parts = re.split(r"^# ---- (\w+): .*\n", inspect.getsource(ready), flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))[name].strip()
+
+
 def preset_page(name: str) -> str:
     """The text of docs/presets/NAME.md."""
     preset, about = getattr(rb.presets, name), ABOUT[name]
-    module = import_module(f"resilient_bridge.presets._{name}")
     whose = SOURCES[about.letter] if about.letter else "The recommended policy"
     rows = (
         (value.about, _shown(value.read(preset)), value.section, value.row)
@@ -239,10 +245,10 @@ def preset_page(name: str) -> str:
             "",
             "## Source",
             "",
-            f"`resilient_bridge/presets/_{name}.py`:",
+            "`resilient_bridge/presets/ready.py`:",
             "",
             "```py",
-            inspect.getsource(module).rstrip(),
+            _source(name),
             "```",
             "",
         ]

@@ -25,7 +25,7 @@ from ..calls.retry.budget import RetryBudget
 from ..calls.retry.value import Retry
 from ..calls.timeout.deadline import Deadline
 from ..calls.timeout.value import Timeout
-from ..config.paths import joined
+from ..config.documents import joined
 from ..failure import Problem, config_error, config_errors
 from ..failure.teaching import taught
 from ..presets.bridge_policy import BridgePolicy
@@ -42,12 +42,11 @@ from ..telemetry.debug import Debug
 from ..values.backoff import Backoff
 from ..values.rule import Rule
 from .document import Settings, new_reading, read_settings
-from .explain import Line, explain, shown
 from .fields import read_value
 from .provider_check import Check, connects, failed_checks
 from .sources import Merged, read_sources
 from .tables import AlertSettings, ClientSettings
-from .writing import Writer
+from .writing import Line, Writer, explain, shown
 
 
 if TYPE_CHECKING:

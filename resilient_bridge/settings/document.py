@@ -13,7 +13,7 @@ import attrs
 
 from ..calls.fallback.value import Fallback
 from ..calls.policy import Policy
-from ..config.paths import joined
+from ..config.documents import joined
 from ..failure import ConfigError
 from ..presets import default as default_policy
 from ..presets.bridge_policy import BridgePolicy
@@ -22,12 +22,18 @@ from ..telemetry.debug import KINDS as DEBUG_KINDS
 from ..telemetry.debug import kinds_in
 from ..transports.references import Headers, Secret, UnreadableError, in_words
 from ..values.backoff import Backoff
-from .dialect_names import read_dialect
 from .fields import fields_of, from_millis, make, read_backoff, read_value
-from .policy_tables import LAYERS, PERMISSIONS, preset_of, read_policy
 from .provider_check import address_of, has_credentials
 from .reading import BAD, Entry, Reading, TableReader, resolved, violation_of
-from .seed_keys import ALIASES, gasoline_steps
+from .spellings import (
+    ALIASES,
+    LAYERS,
+    PERMISSIONS,
+    gasoline_steps,
+    preset_of,
+    read_dialect,
+    read_policy,
+)
 from .tables import AGENT_KEYS, TABLES, AgentSettings, ClientSettings
 
 

@@ -21,8 +21,8 @@ from typing import Any, Final, ForwardRef, Literal, NamedTuple, TypeAlias, Union
 
 import attrs
 
-from ..config.paths import joined
-from ..config.quantities import DURATION, SIZE, read_bytes, read_seconds, read_span
+from ..config.documents import joined
+from ..config.texts import DURATION, SIZE, read_bytes, read_seconds, read_span
 from ..failure import ConfigError
 from ..transports.references import Headers, Secret
 from ..values.backoff import Backoff, parse_schedule

@@ -17,8 +17,7 @@ from ..protocol.policies.dialect import Dialect
 from ..values.backoff import Backoff
 from .document import LINK
 from .fields import SECONDS, Form, default_of, fields_of, forms_of
-from .policy_tables import LAYERS, preset_names
-from .seed_keys import WORDS_OF
+from .spellings import LAYERS, WORDS_OF, preset_names
 from .tables import TABLES, AgentSettings
 
 

@@ -143,7 +143,7 @@ def as_float(value: float) -> float:
 
 
 def _read_text(text: str) -> Any:
-    from ..config.quantities import read_duration  # imported here: most durations are numbers
+    from ..config.texts import read_duration  # imported here: most durations are numbers
 
     try:
         return read_duration(text)

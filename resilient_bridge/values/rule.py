@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import attrs
 
 from ..failure.source_text import shown
+from .backoff import WaitSchedule, check_wait
 from .fields import Value, count, fits, optional, path_of, refuse, wants
-from .foreign import WaitSchedule, check_wait
 from .what import WANTED, is_what, plain, rank, refuse_what
 
 
