@@ -100,7 +100,6 @@ def settings_page() -> str:
     ]  # fmt: skip
     kinds = {kind.__name__: kind for kind in (*LAYERS.values(), rb.RetryBudget, rb.Rule, *(kind for _, kind in parts), Positions, End, *TABLES.values(), AgentSettings)}  # fmt: skip
     return page(
-        "settings",
         "Settings: every key",
         [
             "This page lists every key. [Configure from a file](../how-to/configure-from-a-file.md) shows how each is written, with whole examples. The name of an",
