@@ -1,6 +1,9 @@
 """What a user sees of protected calls is what the golden files say: `differential` draws the policies, the failures and the calls.
 
 A scenario that differs: `python -m tests.calls.differential compare DIR SEED`, with a checkout of the commit before.
+
+What it sees, of the 900 scenarios of the first 300 seeds: one attempt less 354, a full stop at the end of the note "gave up" 400, the
+circuit asked before the pause after a 429 instead of behind it 28.
 """
 
 from __future__ import annotations
