@@ -6,8 +6,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from ..calls.policy import Policy
-from ..calls.timeout.value import Timeout
+from ..calls import Policy, Timeout
 from ..errors import Failure, config_error, error_for
 from ..presets.bridge_policy import calls_of as _calls_of
 from ..values.fields import check_flag
@@ -23,7 +22,7 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of R
 def calls_of(policy: object, path: str) -> Policy:
     """Return the policy for calls: the given one, the `calls` of a BridgePolicy, or `resilient`."""
     if policy is None:
-        from ..calls.recommended import resilient
+        from ..calls import resilient
 
         return resilient
     return _calls_of(policy, path)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias, cast
 
 import attrs
 
-from ..calls.evidence import failure_in
-from ..calls.frame import CURRENT, CallFrame
-from ..errors import Executed, config_error
+from ..errors import config_error
 
 
 @attrs.frozen
@@ -82,36 +79,3 @@ def permits(predicate: Callable[[Call], bool], call: Call) -> bool:
     if inspect.iscoroutine(verdict):
         verdict.close()  # or Python warns that it was never awaited
     raise config_error("idempotent", f"True or False from the predicate for {call.method}", verdict)
-
-
-@contextmanager
-def never_again() -> Generator[None]:
-    """Make the attempt in progress the last one, for a call that runs tools between its requests.
-
-    Its error may come from a later request, so Executed.NO becomes MAYBE for the whole call.
-    """
-    attempt = CURRENT.get()
-    if attempt.plan is None or attempt.world.is_disabled:
-        yield
-        return
-    attempt.is_last = True
-    try:
-        yield
-    except Exception as error:
-        failure = failure_in(attempt, error)
-        if failure is not None and failure.executed is Executed.NO:
-            attempt.seen = error, attrs.evolve(failure, executed=Executed.MAYBE)
-        _tell_those_around(attempt)
-        raise
-
-
-def _tell_those_around(attempt: CallFrame) -> None:
-    """Make the attempts of the surrounding policies the last ones, unless they are idempotent.
-
-    They see only the error: the refusal of a later request would look like one of the first.
-    """
-    around = (attempt.first or attempt).outer
-    while around is not None and around.before_of is None:
-        if around.plan is not None and not around.plan.idempotent and not around.is_over:
-            around.is_last = True
-        around = around.outer

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..calls.policy import Policy
+from ..calls import Policy
 from ..errors import config_error, has_mix, hides
 from ..lazy_names import public
 from ..presets import default
@@ -16,7 +16,7 @@ from ..protocol.policies.dialect import Dialect
 
 
 if TYPE_CHECKING:
-    from ..calls.policy import EnvironmentSource, SettingsSource
+    from ..calls.ports import EnvironmentSource, SettingsSource
 
 
 _LONGEST_NAME: Final = 100

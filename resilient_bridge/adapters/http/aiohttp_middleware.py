@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
-from ...calls.retry.value import Retry
+from ...calls import Retry
 from ...classification.http_libraries import allow_proof
 from ...errors import BridgeError, stays_here
 from ...errors.extras import needed
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import aiohttp
     from aiohttp import ClientHandlerType
 
-    from ...calls.policy import Policy
+    from ...calls import Policy
     from ...presets.bridge_policy import BridgePolicy
     from .bearer import Token
 

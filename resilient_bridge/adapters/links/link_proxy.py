@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 import wrapt
 
-from ...calls.breaker.in_use import clock
-from ...calls.evidence import failure_in
-from ...calls.frame import CURRENT, new_frame
-from ...calls.results import Reading, failure_of_answer, failure_of_result
-from ...calls.run.protect import bind
-from ...calls.states import States
+from ...calls.ports import (
+    Reading,
+    States,
+    bind,
+    disprove,
+    failure_in_call,
+    failure_of_answer,
+    failure_of_result,
+    leave_call,
+    make_last,
+)
 from ...classification.plain import PLAIN_ANSWERS
 from ...errors import (
     BridgeError,
@@ -30,8 +35,8 @@ from ...errors import (
     error_for,
     record_of,
     stays_here,
-    unproven,
 )
+from ...world import current_world
 from ..idempotency import Call, permission
 from ..limits import check_bytes, named
 from ..mcp_wire import CURRENT_WIRE, MCPWire
@@ -140,7 +145,7 @@ class LinkCalls:
     def link_ready(self) -> None:
         """The link is READY again: what opened the circuit of its calls is over."""
         if self.states.current is not None:
-            self.states.current.link_ready(clock())
+            self.states.current.link_ready(current_world().monotonic())
 
     async def make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the client, and repeat it if the policy allows that and it is safe."""
@@ -235,7 +240,7 @@ class LinkCalls:
                 if may_repeat and is_away is not False:
                     if losses < _MOST_LOSSES and await self._pause(connection, until, pauses):
                         continue
-                    CURRENT.get().is_last = True
+                    make_last()
                 if is_fatal(ended.error):
                     connection.end(ended.error)
                 raise self._answer(ended.error, client, wire, call, may_repeat=may_repeat)
@@ -245,7 +250,8 @@ class LinkCalls:
             # An idempotent write is not repeated after a later write, which it would undo.
             may_repeat |= hint == "idempotent" and self._writes == mine
             if losses >= _MOST_LOSSES or not (is_unsent or may_repeat) or self.link.is_over:
-                CURRENT.get().is_last |= losses >= _MOST_LOSSES
+                if losses >= _MOST_LOSSES:
+                    make_last()
                 raise ending(
                     cause, call.method, client, is_idempotent=may_repeat, is_unsent=is_unsent
                 ) from cause
@@ -267,18 +273,17 @@ class LinkCalls:
         self, error: Exception, client: Any, wire: MCPWire, call: Call, *, may_repeat: bool
     ) -> Exception:
         """Return the error that answers a call. Without `is_proof`, Executed.NO becomes MAYBE."""
-        attempt = CURRENT.get()
-        failure = failure_in(attempt, error)
+        failure = failure_in_call(error)
         if (
             failure is not None
             and failure.executed is Executed.NO
             and not is_proof(error, failure, client, wire)
         ):
-            attempt.seen = error, unproven(failure)
+            disprove(error, failure)
             # for code that classifies the error later
             attach(error, (record_of(error) or Record())._replace(crossed=2))
         if _operation(call) in self._if_marked and not may_repeat and not is_marked(error):
-            attempt.is_last = True
+            make_last()
         return error
 
     async def _receive(self, call: Call) -> Any:
@@ -310,7 +315,7 @@ class LinkCalls:
             return await connection
         except BridgeError:
             # It has waited as long as `patience` allows, so no attempt may follow.
-            CURRENT.get().is_last = True
+            make_last()
             raise
 
 
@@ -329,8 +334,7 @@ def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any
         if package_of(client) in _HIDES:
             # mcp makes its requests in this context, and hides their status from our Retry. So a
             # Retry in its HTTP client must not leave the repeats to ours.
-            around = CURRENT.get()
-            CURRENT.set(new_frame(None, None, around.world, around.started, around.deadline_at))
+            leave_call()
             CURRENT_WIRE.set(wire)
         return cast(
             "Coroutine[Any, Any, Any]", getattr(client, call.method)(*call.args, **call.kwargs)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from ...calls.policy import Policy
+from ...calls import Policy
 from ...client.arguments import checked_name, checked_policy
 from ...client.streams import EventStream
 from ...errors import NotConnectedError, config_error, stays_here

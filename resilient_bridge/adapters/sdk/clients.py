@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from ...calls.policy import Policy
-from ...calls.results import ANSWERS, RESULTS
+from ...calls import Policy
+from ...calls.ports import ANSWERS, RESULTS
 from ...errors import config_error
 from ...errors.teaching import taught
 from ...values.fields import check_flag

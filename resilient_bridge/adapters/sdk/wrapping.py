@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from ...calls.run.protect import bind, form_of
-from ...calls.run.stream_calls import begin_held, broken_off
-from ...calls.states import States
+from ...calls.ports import States, bind, form_of, never_again, stream_broke
 from ...errors import BridgeError, config_error
-from ..idempotency import Call, never_again, permission
+from ..idempotency import Call, permission
 from ..limits import check_bytes, named
 from .proxies import AsyncEntry, EntryPoint, Page, Prepared, ProxiedAnswer, Wrapped
 from .sdks import is_page
@@ -26,8 +24,8 @@ from .stream_proxies import AsyncItems, Items, has
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...calls.policy import Policy
-    from ...calls.results import Reading
+    from ...calls import Policy
+    from ...calls.ports import Reading
     from ..idempotency import Idempotent
     from .sdks import SDK
 
@@ -127,8 +125,7 @@ class Wrapping:
 
     def broken_off(self, protected: Any, error: Exception, request: object = None) -> None:
         """Report a stream that failed after its first item, which counts for the circuit."""
-        plan = protected.__binding__.plan
-        broken_off(plan, begin_held(plan), error)
+        stream_broke(protected, error)
         if isinstance(error, BridgeError):  # its Deadline, or an answer that was cut
             self.add_base(error, request=request)
 
