@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 
-from ..errors import config_error
+from ..failure import config_error
 
 
 @attrs.frozen

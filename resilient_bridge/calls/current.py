@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..errors import Executed, unproven
+from ..failure import Executed, unproven
 from .evidence import failure_in
 from .frame import CURRENT, ROOT, enclosing, leave_context, new_frame, outside_of, retries_around
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from contextvars import Token
 
-    from ..errors import Failure
+    from ..failure import Failure
     from ..world import World
     from .frame import CallFrame
     from .retry.value import Retry

@@ -7,7 +7,7 @@ from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
 from ..calls import Policy, Retry
-from ..errors import ConfigError, PositionGoneError, ProtocolError, config_error
+from ..failure import ConfigError, PositionGoneError, ProtocolError, config_error
 from .cancelled import is_ours
 
 

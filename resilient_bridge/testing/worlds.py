@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ..calls.ports import CallFrame, current_frame, leave_world
 from ..calls.ports import enter_world as enter_calls
-from ..errors import config_error
-from ..errors.teaching import RefusedUse, taught
+from ..failure import config_error
+from ..failure.teaching import RefusedUse, taught
 from ..world import WORLD, World, current_world
 from ..world.real import run_into
 from .timeline import Timeline

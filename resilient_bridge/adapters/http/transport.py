@@ -22,9 +22,9 @@ from ...calls.ports import (
     repeat_within,
     tell_cut,
 )
-from ...classification.plain import PLAIN
-from ...errors import BridgeError, config_error, stays_here
-from ...errors.teaching import taught
+from ...failure import BridgeError, config_error, stays_here
+from ...failure.plain import PLAIN
+from ...failure.teaching import taught
 from ...locks import new_lock
 from ...values.fields import check_flag, is_count
 from ...world import current_world
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from ...calls import Policy
-    from ...errors import Failure
+    from ...failure import Failure
     from ...presets.bridge_policy import BridgePolicy
     from .bearer import Bearer, Token
 

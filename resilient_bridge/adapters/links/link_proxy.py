@@ -25,8 +25,7 @@ from ...calls.ports import (
     leave_call,
     make_last,
 )
-from ...classification.plain import PLAIN_ANSWERS
-from ...errors import (
+from ...failure import (
     BridgeError,
     Executed,
     Record,
@@ -36,6 +35,7 @@ from ...errors import (
     record_of,
     stays_here,
 )
+from ...failure.plain import PLAIN_ANSWERS
 from ...world import current_world
 from ..idempotency import Call, permission
 from ..limits import check_bytes, named
@@ -60,7 +60,7 @@ from .mcp_hints import hint_for
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
     from ...presets.bridge_policy import BridgePolicy
     from ..idempotency import Idempotent
     from .connection import Connection, Ended

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from ...calls.ports import States, bind, form_of, never_again, stream_broke
-from ...errors import BridgeError, config_error
+from ...failure import BridgeError, config_error
 from ..idempotency import Call, permission
 from ..limits import check_bytes, named
 from .proxies import AsyncEntry, EntryPoint, Page, Prepared, ProxiedAnswer, Wrapped

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 
 from ...calls import Breaker, RateLimit
-from ...errors import config_error
+from ...failure import config_error
 from ...lazy_names import public
 from ...values.backoff import Backoff
 from ...values.fields import (
@@ -235,6 +235,6 @@ class Sidecar(Value):
 
     def __repr__(self) -> str:
         """Show the server without arguments, headers and environment, which may hold secrets."""
-        from ...errors import redact
+        from ...failure import redact
 
         return f"<Sidecar {redact(self.command[0] if self.command else self.url or '')}>"

@@ -14,17 +14,17 @@ import attrs
 
 from ... import events
 from ...calls import Policy, Timeout
-from ...classification import classify
-from ...errors import (
+from ...failure import (
     AttemptTimeoutError,
     BridgeError,
     Executed,
     Failure,
+    classify,
     config_error,
     error_for,
     mapping_of,
 )
-from ...errors.teaching import taught
+from ...failure.teaching import taught
 from ...telemetry import emit, has_listeners
 from ...values.backoff import Backoff
 from ...values.fields import Seconds, is_count, read_name, read_seconds, refuse

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, cast,
 from weakref import WeakSet
 
 from ...calls.ports import form_of, remaining, settled
-from ...classification import failure_or_none
-from ...errors import Executed, config_error
-from ...errors.teaching import taught
+from ...failure import Executed, config_error, failure_or_none
+from ...failure.teaching import taught
 from ...locks import new_lock
 from ...values.fields import Seconds, is_number, read_name, read_seconds
 from ...world import current_world

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ... import events
 from ...calls.ports import caller, deadline_passed, frame_with_key, settled
-from ...classification import classify
-from ...errors import AttemptTimeoutError, Executed, Failure, Kind
+from ...failure import AttemptTimeoutError, Executed, Failure, Kind, classify
 from ...telemetry import emit
 from ...values.fields import LONGEST
 from ...world.signal import Signal

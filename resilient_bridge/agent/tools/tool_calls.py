@@ -19,7 +19,7 @@ import attrs
 from ... import events
 from ...calls import Outcome
 from ...calls.ports import DeadlineGuard, captured, current_frame
-from ...errors import (
+from ...failure import (
     BridgeError,
     DeadlineExceededError,
     Executed,

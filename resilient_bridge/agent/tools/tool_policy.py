@@ -14,13 +14,13 @@ from attrs import evolve, frozen
 
 from ...calls import Policy, Retry, Timeout
 from ...calls.ports import calls_for
-from ...errors import Kind, config_error
+from ...failure import Kind, config_error
 from ...presets.bridge_policy import BridgePolicy, calls_of
 from ...values.fields import Seconds, read_seconds
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
 
 
 DEFAULT_TIMEOUT: Final = 30.0

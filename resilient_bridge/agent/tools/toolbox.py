@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from ...calls.ports import ANSWERS, bind, form_of
-from ...errors import config_error
-from ...errors.teaching import TeachesNames, taught
+from ...failure import config_error
+from ...failure.teaching import TeachesNames, taught
 from ...lazy_names import public
 from ...values.fields import check_flag, is_count, read_name
 from .bounded import GRACE, bound_async, bound_in_thread, bound_sync

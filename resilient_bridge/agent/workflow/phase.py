@@ -15,7 +15,7 @@ from uuid import NAMESPACE_URL, uuid5
 import attrs
 
 from ...calls.ports import form_of, outside
-from ...errors import Kind, OutcomeUnknownError, Severity, config_error, error_for, redact_value
+from ...failure import Kind, OutcomeUnknownError, Severity, config_error, error_for, redact_value
 from ...protocol.session_text import as_json
 from ..blocking import in_thread
 from ..context_guard import NEARLY_FULL
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...calls import Outcome
-    from ...errors import Failure
+    from ...failure import Failure
     from ..tools.tool_calls import Tool
     from ..tools.toolbox import Toolbox
     from .journal import CallRecord
