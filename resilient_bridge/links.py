@@ -9,7 +9,7 @@ from .lazy_names import lazily
 
 if TYPE_CHECKING:
     from .adapters.idempotency import Call as Call
-    from .adapters.links.link_health import LinkHealth as LinkHealth
+    from .adapters.links.link_supervisor import LinkHealth as LinkHealth
     from .adapters.links.reconnecting import Reconnecting as Reconnecting
     from .adapters.processes.child_process import stdio as stdio
     from .adapters.processes.peer import Peer as Peer
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     ".adapters.idempotency": "Call",
-    ".adapters.links.link_health": "LinkHealth",
+    ".adapters.links.link_supervisor": "LinkHealth",
     ".adapters.links.reconnecting": "Reconnecting",
     ".adapters.processes.child_process": "stdio",
     ".adapters.processes.peer": "Peer",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .http.requests_adapter import HTTPAdapter as HTTPAdapter
     from .http.transport import HTTPTransport as HTTPTransport
     from .idempotency import Call as Call
-    from .links.link_health import LinkHealth as LinkHealth
+    from .links.link_supervisor import LinkHealth as LinkHealth
     from .links.reconnecting import Reconnecting as Reconnecting
     from .links.reconnecting import reconnecting as reconnecting
     from .processes.child_process import stdio as stdio
@@ -32,7 +32,7 @@ _NAMES = {
     "http.requests_adapter": "HTTPAdapter",
     "http.transport": "HTTPTransport",
     "idempotency": "Call",
-    "links.link_health": "LinkHealth",
+    "links.link_supervisor": "LinkHealth",
     "links.reconnecting": "Reconnecting reconnecting",
     "sdk.clients": "wrap",
     "sidecar.options": "Sidecar",

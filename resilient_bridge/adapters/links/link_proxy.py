@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from functools import wraps
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import wrapt
 
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from ...presets.bridge_policy import BridgePolicy
     from ..idempotency import Idempotent
     from .connection import Connection, Ended
+    from .link_supervisor import LinkSupervisor
 
     _ObjectProxy = wrapt.ObjectProxy[Any]
 else:
@@ -96,28 +97,12 @@ _CLIENT_END: Final = (
 )  # seconds: once its client has been left, an unwritten call has not run
 
 
-class LinkSeen(Protocol):
-    """The part of a `LinkSupervisor` that calls use."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
-    @property
-    def is_over(self) -> bool: ...
-    @property
-    def current(self) -> Any: ...
-    def check_loop(self) -> None: ...
-    def usable(self) -> Connection | None: ...
-    async def connection(self, seconds: float | None) -> Connection: ...
-    async def to_read(self, seconds: float | None) -> Connection: ...
-    def drained(self, connection: Connection) -> None: ...
-
-
 class LinkCalls:
     """The calls of a link: which may be repeated, and what a loss during one means."""
 
     def __init__(
         self,
-        link: LinkSeen,
+        link: LinkSupervisor,
         policy: BridgePolicy,
         idempotent: Idempotent | None,
         patience: float | None,

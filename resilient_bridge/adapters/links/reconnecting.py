@@ -23,13 +23,11 @@ from ..idempotency import Idempotent, checked_idempotent
 from ..limits import checked_bytes
 from .link_credentials import guarded
 from .link_proxy import LinkCalls, Linked
-from .link_supervisor import LinkSupervisor
+from .link_supervisor import LinkHealth, LinkSupervisor
 
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from .link_health import LinkHealth
 
 
 Client = TypeVar("Client")
