@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeAlias
 
-    from .idempotency import Call
+    from .arguments import Call
 
     Look: TypeAlias = Callable[[Any], Awaitable[bytes]]
 

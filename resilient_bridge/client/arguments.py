@@ -16,6 +16,8 @@ from ..protocol.policies.dialect import Dialect
 
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from ..calls.ports import EnvironmentSource, SettingsSource
 
 
@@ -249,8 +251,8 @@ def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill:
         raise config_error("BridgeClient.token", wanted, "one that does not")
 
 
-def shown(url: str) -> str:
-    """Return scheme, host and path of a URL, for reprs and messages.
+def shown(url: str, schemes: Container[str] = ("ws", "wss")) -> str:
+    """Return scheme, host and path of a URL of one of these schemes, for reprs and messages.
 
     "<url>" for what cannot be parsed with certainty.
     """
@@ -260,7 +262,7 @@ def shown(url: str) -> str:
     except ValueError:
         return "<url>"
     if (
-        parts.scheme not in {"ws", "wss"}
+        parts.scheme not in schemes
         or not parts.hostname
         or "@" in parts.path
         or not url.isprintable()

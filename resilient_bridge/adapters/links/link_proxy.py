@@ -37,8 +37,7 @@ from ...failure import (
 )
 from ...failure.plain import PLAIN_ANSWERS
 from ...world import current_world
-from ..idempotency import Call, permission
-from ..limits import check_bytes, named
+from ..arguments import Call, check_bytes, named, permission
 from ..mcp_wire import CURRENT_WIRE, MCPWire
 from ..sdk_errors import package_of
 from .connection import CLOSING, close_cause, is_readable
@@ -62,7 +61,7 @@ from .mcp_hints import hint_for
 if TYPE_CHECKING:
     from ...failure import Failure
     from ...presets.bridge_policy import BridgePolicy
-    from ..idempotency import Idempotent
+    from ..arguments import Idempotent
     from .connection import Connection, Ended
     from .link_supervisor import LinkSupervisor
 

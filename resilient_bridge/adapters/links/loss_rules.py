@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import random
 
     from ...protocol.policies.reconnect import Reconnect
-    from ..idempotency import Call
+    from ..arguments import Call
     from ..mcp_wire import MCPWire
     from .connection import Connection, Ended
 

@@ -14,8 +14,7 @@ import attrs
 
 from ...calls.ports import States, bind, form_of, never_again, stream_broke
 from ...failure import BridgeError, config_error
-from ..idempotency import Call, permission
-from ..limits import check_bytes, named
+from ..arguments import Call, check_bytes, named, permission
 from .proxies import AsyncEntry, EntryPoint, Page, Prepared, ProxiedAnswer, Wrapped
 from .sdks import is_page
 from .stream_proxies import AsyncItems, Items, has
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from ...calls import Policy
     from ...calls.ports import Reading
-    from ..idempotency import Idempotent
+    from ..arguments import Idempotent
     from .sdks import SDK
 
 
