@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from functools import wraps
+from functools import partial, wraps
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
@@ -38,7 +38,17 @@ from ...failure import (
 from ...failure.plain import PLAIN_ANSWERS
 from ...world import current_world
 from ..arguments import Call, check_bytes, named, permission
-from ..mcp_wire import CURRENT_WIRE, MCPWire
+from ..mcp_wire import (
+    CURRENT_WIRE,
+    READS,
+    MCPWire,
+    is_command,
+    is_mcp,
+    is_refusal,
+    is_session_lost,
+    is_silent,
+    listed_hints,
+)
 from ..sdk_errors import package_of
 from .connection import CLOSING, close_cause, is_readable
 from .loss_rules import (
@@ -49,19 +59,16 @@ from .loss_rules import (
     is_loss,
     is_marked,
     is_proof,
-    is_refusal,
-    is_session_lost,
-    is_silent,
     native,
     sends_no_more,
 )
-from .mcp_hints import hint_for
 
 
 if TYPE_CHECKING:
     from ...failure import Failure
     from ...presets.bridge_policy import BridgePolicy
     from ..arguments import Idempotent
+    from ..mcp_wire import Hint
     from .connection import Connection, Ended
     from .link_supervisor import LinkSupervisor
 
@@ -70,14 +77,9 @@ else:
     _ObjectProxy = wrapt.ObjectProxy  # takes no subscript before wrapt 2.2
 
 _READS: Final[Mapping[str, frozenset[str]]] = {
-    "mcp": frozenset(
-        {
-            "complete", "get_prompt", "list_prompts", "list_resource_templates", "list_resources", "list_tools",
-            "read_resource", "send_ping",
-        }
-    ),
+    "mcp": READS,
     "websockets": frozenset({"ping", "recv"}),
-}  # fmt: skip
+}
 """Calls that change nothing on the server, by protocol."""
 
 _RECEIVES: Final[Mapping[str, frozenset[str]]] = {"websockets": frozenset({"recv"})}
@@ -85,9 +87,6 @@ _RECEIVES: Final[Mapping[str, frozenset[str]]] = {"websockets": frozenset({"recv
 
 _LONGEST_PAUSE: Final = 5.0  # seconds between two repeats on a connection that is kept
 _MOST_LOSSES: Final = 3  # connections that one call may lose: it may be their cause
-
-_HIDES: Final = frozenset({"mcp"})
-"""Clients that turn every HTTP error status but 404 into the same error."""
 
 # seconds for the cause from a client that only says "closed", and for a call made at once
 _WORD_AFTER: Final = 1.0
@@ -185,11 +184,27 @@ class LinkCalls:
             return True
         return _is_read(call, self.link.current) or _operation(call) in self._repeatable
 
-    async def _hint(self, connection: Connection, call: Call) -> str:
-        """Return the hint of this connection's server about the called tool, "" for other calls."""
+    async def _hint(self, connection: Connection, call: Call) -> Hint:
+        """Return the hint of this connection's server about the called tool, "" for other calls.
+
+        Only the hints of the connection on which a call is sent count. They are requested when the
+        first call needs them. A server that the user starts as a command is trusted about read-only
+        tools; every other hint needs `trust_hints`.
+        """
         if call.method != "call_tool" or self._idempotent is False:
             return ""
-        return await hint_for(connection, _operation(call), trusts=self._trusts)
+        client = connection.client
+        if not hasattr(client, "list_tools") or not (self._trusts or is_command(client)):
+            return ""
+        if connection.hints is None:
+            connection.hints = asyncio.ensure_future(listed_hints(partial(_page, connection)))
+        # All calls share the request, so a cancelled caller must not cancel it.
+        found: dict[str, Hint] | None = await asyncio.shield(connection.hints)
+        if found is None:
+            connection.hints = None  # the next call asks again
+            return ""
+        hint = found.get(_operation(call), "")
+        return hint if self._trusts or hint == "read" else ""
 
     # ---- one attempt ------------------------------------------------------------------------------------------
 
@@ -303,6 +318,12 @@ class LinkCalls:
             raise
 
 
+async def _page(connection: Connection, **more: Any) -> Any:
+    """Return a page of the list of tools; None if it was refused."""
+    ended = await connection.call(partial(connection.client.list_tools, **more))
+    return None if ended.is_lost or ended.error is not None else ended.result
+
+
 def _is_read(call: Call, client: Any) -> bool:
     return call.method in _READS.get(package_of(client), ())
 
@@ -315,8 +336,8 @@ def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any
     """Return the function that makes a call in its own task; `wire` records its HTTP requests."""
 
     def begin() -> Coroutine[Any, Any, Any]:
-        if package_of(client) in _HIDES:
-            # mcp makes its requests in this context, and hides their status from our Retry. So a
+        if is_mcp(client):
+            # It makes its requests in this context, and hides their status from our Retry. So a
             # Retry in its HTTP client must not leave the repeats to ours.
             leave_call()
             CURRENT_WIRE.set(wire)

@@ -30,7 +30,14 @@ from ...protocol.clock import Now
 from ...protocol.policies.losses import is_programming_error, is_unreadable
 from ...protocol.reconnection import Decision, Reconnection
 from ...values.rule import most_specific
-from ..mcp_wire import is_command, never_sent_for
+from ..mcp_wire import (
+    is_afterthought,
+    is_lost_text,
+    is_mcp,
+    is_session_lost,
+    is_silent,
+    never_sent_for,
+)
 from ..sdk_errors import package_of
 from .link_credentials import sends_in_clear
 
@@ -51,12 +58,6 @@ mcp writes in another task, and websockets raises before it writes.
 """
 
 _NOT_STARTED: Final = frozenset({-32700, -32601})
-
-_MCP_CLOSED: Final = "Connection closed"
-
-_MCP_REFUSED: Final = "Server returned an error response"  # for every status but 404
-
-_MCP_LOST: Final = (_MCP_CLOSED, "SSE stream")
 
 # seconds: a server that refuses credentials after the handshake closes sooner, often after a
 # message with the reason
@@ -90,7 +91,7 @@ def _was_not_served(ended: Ended, connection: Connection, call: Call, wire: MCPW
         # Until the client has been left, its request may still be sent.
         return wire.is_session_unknown or (wire.never_sent and connection.lost.done())
     if error is not None and not is_silent(error):
-        return is_session_lost(error, connection.client, wire) and not _is_afterthought(error)
+        return is_session_lost(error, connection.client, wire) and not is_afterthought(error)
     return ended.was_alone and never_sent_for(connection.cause, call)
 
 
@@ -106,7 +107,7 @@ def is_proof(error: Exception, failure: Failure, client: Any, wire: MCPWire) -> 
     if number is None:
         return package == "resilient_bridge"
     is_made_up = (
-        text_of(error).startswith("Failed to parse") or _is_afterthought(error) or wire.answers > 1
+        text_of(error).startswith("Failed to parse") or is_afterthought(error) or wire.answers > 1
     )
     return package in {"mcp", "resilient_bridge"} and number in _NOT_STARTED and not is_made_up
 
@@ -136,24 +137,9 @@ def is_fatal(error: Exception) -> bool:
     return classify(error).severity is Severity.FATAL and (record is None or record.crossed == 0)
 
 
-def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:
-    """Return whether an error of mcp says that the server does not know the session.
-
-    A server started as a command has no session.
-    """
-    if package_of(client) != "mcp":
-        return False
-    if wire.is_answered:
-        return wire.says_unknown
-    has_data = getattr(error, "data", None) is not None  # then it is a session of the application
-    return classify(error).code == "SESS_NOT_FOUND" and not has_data and not is_command(client)
-
-
 def ends_client(error: Exception, client: Any, wire: MCPWire) -> bool:
     """Return whether an error of one call, with its HTTP answers, means that its client is lost."""
-    if package_of(client) == "mcp" and (
-        wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"
-    ):
+    if is_mcp(client) and (wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"):
         return is_session_lost(error, client, wire)
     if is_not_executed(error):
         return isinstance(error.__cause__, Exception) and is_loss(error.__cause__)
@@ -164,29 +150,6 @@ def sends_no_more(client: Any) -> bool:
     """Return whether a client can send nothing more: a websocket that is closing or closed."""
     state = getattr(getattr(client, "state", None), "name", "")
     return package_of(client) == "websockets" and state in {"CLOSING", "CLOSED"}
-
-
-def _is_afterthought(error: BaseException) -> bool:
-    """Return whether mcp raised an error after a tool's first answer.
-
-    It then lists the tools to validate the result, or sends the next round.
-    """
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_name in {"validate_tool_result", "run_input_required_driver"}:
-            return True
-        trace = trace.tb_next
-    return False
-
-
-def is_silent(error: Exception) -> bool:
-    """Return whether an error only says "closed", as mcp does: the client may raise the cause."""
-    return type(error).__name__ == "MCPError" and text_of(error) == _MCP_CLOSED
-
-
-def is_refusal(error: Exception) -> bool:
-    """Return whether an error is mcp's for an answer with any error status but 404."""
-    return text_of(error) == _MCP_REFUSED
 
 
 def is_loss(error: Exception) -> bool:
@@ -203,7 +166,7 @@ def is_loss(error: Exception) -> bool:
     answered = has_data or failure.details.get("http_status") is not None
     # -32000 may be the server's own error, unless the text is one of mcp's.
     if failure.details.get("rpc_code") == -32000:
-        answered |= not text_of(error).startswith(_MCP_LOST)
+        answered |= not is_lost_text(text_of(error))
     return failure.category is Category.TRANSPORT and not answered
 
 
