@@ -19,7 +19,7 @@ from ..calls.retry.budgets import BUDGETS
 from ..errors import redact
 from ..telemetry.alerts import standing_alerts
 from ..telemetry.events import BridgeState
-from ..telemetry.open_links import open_links
+from ..telemetry.hub import open_links
 from ..world import current_world
 from .readings import known_circuits
 

@@ -14,9 +14,8 @@ from .. import __version__
 from ..calls import circuits
 from ..telemetry import instruments as known
 from ..telemetry.alerts import standing_alerts
+from ..telemetry.hub import open_links, say
 from ..telemetry.instruments import Instrument
-from ..telemetry.log import say
-from ..telemetry.open_links import open_links
 from .series import OTHER
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ..errors import config_error, redact
-from ..telemetry.log import say
+from ..telemetry.hub import say
 
 
 if TYPE_CHECKING:

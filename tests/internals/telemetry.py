@@ -16,11 +16,9 @@ __getattr__ = lazily(
             "GaveUp Joined LateReply MessageRejected MessageUndelivered OutboundInDoubt ReconnectScheduled ReplayIgnored "
             "Resumed StateChanged StateSetAside StoreChanged Suspended"
         ),
-        "hub": "HUB listener_failures",
+        "hub": "HUB listener_failures log_fields muted",
         "instruments": "INSTRUMENTS",
         "line_rate": "LineRate",
-        "log": "muted",
-        "log_fields": "log_fields",
         "measures": "Measures",
     },
 )
