@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from ..errors import Failure, RejectedError, config_error
+from ..failure import Failure, RejectedError, config_error
 from ..values.fields import is_count
 
 

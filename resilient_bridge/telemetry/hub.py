@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
-from ..errors import Failure, config_error, redact
-from ..errors.teaching import taught
+from ..failure import Failure, config_error, redact
+from ..failure.teaching import taught
 from ..locks import new_lock
 from ..world import current_world
 from .line_rate import PER, LineRate

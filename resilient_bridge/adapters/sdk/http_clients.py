@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import config_error
+from ...failure import config_error
 from ..http.transport import HTTPTransport
 from .stream_proxies import Proxy
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import Executed, Failure, error_for
+from ...failure import Executed, Failure, error_for
 
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from ...errors import BridgeError
+    from ...failure import BridgeError
 
 
 _LIBRARIES: Final = frozenset({"openai", "anthropic", "google"})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ...errors import stays_here
+from ...failure import stays_here
 from .sdks import SDK, copied, sdk_of
 from .stream_proxies import AsyncItems, Items, Proxy, has
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import wrapt
 
 from ...calls.timeout.stream_limits import NO_LIMITS, limits_of_call
-from ...errors import stays_here
+from ...failure import stays_here
 from .model_streams import Ending
 
 

@@ -15,7 +15,7 @@ import attrs
 from ...calls.run.protect import bind, form_of
 from ...calls.run.stream_calls import begin_held, broken_off
 from ...calls.states import States
-from ...errors import BridgeError, config_error
+from ...failure import BridgeError, config_error
 from ..idempotency import Call, never_again, permission
 from ..limits import check_bytes, named
 from .proxies import AsyncEntry, EntryPoint, Page, Prepared, ProxiedAnswer, Wrapped
