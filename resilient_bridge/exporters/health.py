@@ -21,7 +21,7 @@ from ..telemetry.alerts import standing_alerts
 from ..telemetry.events import BridgeState
 from ..telemetry.hub import open_links
 from ..world import current_world
-from .readings import known_circuits
+from .exporter import known_circuits
 
 
 _Scope: TypeAlias = MutableMapping[str, Any]

@@ -17,11 +17,8 @@ from .. import __version__, events
 from ..calls.tracing import start_tracing, stop_tracing
 from ..failure import config_error, redact
 from ..failure.extras import how_to_install
-from ..telemetry.instruments import DOWN_SECONDS, INSTRUMENTS, Instrument
-from ..telemetry.measures import Measurement
-from .exporter import Exporter
-from .readings import USER_AGENT, NamedCircuits, readings
-from .series import checked_options
+from ..telemetry.metrics import DOWN_SECONDS, INSTRUMENTS, Instrument, Measurement
+from .exporter import USER_AGENT, Exporter, NamedCircuits, checked_options, readings
 
 
 if TYPE_CHECKING:

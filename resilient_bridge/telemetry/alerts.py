@@ -16,8 +16,7 @@ from ..locks import new_lock
 from ..world import current_world
 from .alert_state import AlertState
 from .hub import emit, listen
-from .instruments import CALLS, DROPS, ERRORS, HOOKS, RECONNECTS
-from .measures import Measures
+from .metrics import CALLS, DROPS, ERRORS, HOOKS, RECONNECTS, Measures
 
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ __getattr__ = lazily(
             "Resumed StateChanged StateSetAside StoreChanged Suspended"
         ),
         "hub": "HUB listener_failures log_fields muted",
-        "instruments": "INSTRUMENTS",
         "line_rate": "LineRate",
-        "measures": "Measures",
+        "metrics": "INSTRUMENTS Measures",
     },
 )
