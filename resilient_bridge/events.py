@@ -8,15 +8,6 @@ from .lazy_names import lazily
 
 
 if TYPE_CHECKING:
-    from .telemetry.alert_events import AlertChanged as AlertChanged
-    from .telemetry.alert_events import AlertLevel as AlertLevel
-    from .telemetry.alert_events import AlertRule as AlertRule
-    from .telemetry.call_events import CallFinished as CallFinished
-    from .telemetry.call_events import CallOutcome as CallOutcome
-    from .telemetry.call_events import CallRejected as CallRejected
-    from .telemetry.debug_events import CommandAnswered as CommandAnswered
-    from .telemetry.debug_events import CommandSent as CommandSent
-    from .telemetry.debug_events import PollFailed as PollFailed
     from .telemetry.event import Event as Event
     from .telemetry.events import AcknowledgementLate as AcknowledgementLate
     from .telemetry.events import CallLeftBehind as CallLeftBehind
@@ -44,26 +35,32 @@ if TYPE_CHECKING:
     from .telemetry.events import StateSetAside as StateSetAside
     from .telemetry.events import StoreChanged as StoreChanged
     from .telemetry.events import Suspended as Suspended
+    from .telemetry.work_events import AlertChanged as AlertChanged
+    from .telemetry.work_events import AlertLevel as AlertLevel
+    from .telemetry.work_events import AlertRule as AlertRule
+    from .telemetry.work_events import CallFinished as CallFinished
+    from .telemetry.work_events import CallOutcome as CallOutcome
+    from .telemetry.work_events import CallRejected as CallRejected
+    from .telemetry.work_events import CommandAnswered as CommandAnswered
+    from .telemetry.work_events import CommandSent as CommandSent
     from .telemetry.work_events import ContextCompacted as ContextCompacted
     from .telemetry.work_events import ContextNearlyFull as ContextNearlyFull
     from .telemetry.work_events import HookRejected as HookRejected
     from .telemetry.work_events import ModeChanged as ModeChanged
     from .telemetry.work_events import PhaseChanged as PhaseChanged
+    from .telemetry.work_events import PollFailed as PollFailed
     from .telemetry.work_events import SpendChanged as SpendChanged
     from .telemetry.work_events import ToolFailed as ToolFailed
     from .telemetry.work_events import ToolPending as ToolPending
     from .telemetry.work_events import WorkflowChanged as WorkflowChanged
 
 _NAMES = {
-    ".telemetry.alert_events": "AlertChanged AlertLevel AlertRule",
-    ".telemetry.call_events": "CallFinished CallOutcome CallRejected",
-    ".telemetry.debug_events": "CommandAnswered CommandSent PollFailed",
     ".telemetry.event": "Event",
     ".telemetry.events": (
         "AcknowledgementLate CallLeftBehind CircuitChanged ClockJumped Closed Connected Disconnected DuplicateConflict FeatureRefused FellBack GaveUp Joined LateReply MessageRejected MessageResent MessageUndelivered OutboundInDoubt ReconnectScheduled ReplayIgnored Resumed RetryRecovered RetryScheduled StateChanged StateSetAside StoreChanged Suspended"
     ),
     ".telemetry.work_events": (
-        "ContextCompacted ContextNearlyFull HookRejected ModeChanged PhaseChanged SpendChanged ToolFailed ToolPending WorkflowChanged"
+        "AlertChanged AlertLevel AlertRule CallFinished CallOutcome CallRejected CommandAnswered CommandSent ContextCompacted ContextNearlyFull HookRejected ModeChanged PhaseChanged PollFailed SpendChanged ToolFailed ToolPending WorkflowChanged"
     ),
 }
 

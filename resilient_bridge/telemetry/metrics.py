@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Typ
 import attrs
 
 from ..failure import Category, Severity
-from .alert_events import AlertChanged
-from .call_events import CallFinished, CallRejected
 from .event import sender_of
 from .events import (
     CircuitChanged,
@@ -35,7 +33,7 @@ from .events import (
     StateSetAside,
     StoreChanged,
 )
-from .work_events import HookRejected, ToolFailed
+from .work_events import AlertChanged, CallFinished, CallRejected, HookRejected, ToolFailed
 
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.telemetry",
     {
-        "": "alert_events call_events debug_events hub link_events=events work_events",
+        "": "hub link_events=events work_events",
         "debug": "debug_kind=kind_of name_in_words",
         "event": "sender_of sent_by",
         "events": (
