@@ -13,33 +13,15 @@ exemplar, an attribute of a span, a line of a log), and is a label only on reque
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 
 import attrs
 
 from ..failure import Category, Severity
-from .event import sender_of
-from .events import (
-    CircuitChanged,
-    Connected,
-    Disconnected,
-    GaveUp,
-    Joined,
-    MessageRejected,
-    MessageUndelivered,
-    ReconnectScheduled,
-    Resumed,
-    RetryScheduled,
-    StateSetAside,
-    StoreChanged,
-)
-from .work_events import AlertChanged, CallFinished, CallRejected, HookRejected, ToolFailed
+from .event import LinkRecord, sender_of
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from ..failure import Failure
     from .event import Event
 
@@ -164,10 +146,10 @@ INFO: Final = Instrument(
     "resilient_bridge.info", "gauge", "1", ("version", "python", "user_agent"), "Always 1: what runs here."
 )  # fmt: skip
 
-INSTRUMENTS: Final = (
-    CALLS, CALL_SECONDS, CALL_ATTEMPTS, RETRIES, REJECTIONS, ERRORS, TRANSITIONS, RECONNECTS, DOWN_SECONDS, DROPS, GAPS,
-    UNDELIVERED, HOOKS, ALERTS, ALERT_ACTIVE, CIRCUIT_STATE, READY, OUTBOX, UNCONFIRMED, INBOX, INFO,
-)  # fmt: skip
+INSTRUMENTS: Final = tuple(one for one in vars().values() if isinstance(one, Instrument))
+"""All of them, in the order of the reference page."""
+
+_BY_NAME: Final = {one.name.removeprefix("resilient_bridge."): one for one in INSTRUMENTS}
 
 
 # ---- the labels of a failure ----------------------------------------------------------------------
@@ -227,11 +209,6 @@ def _source(failure: Failure, prefix: str) -> ErrorSource:
 
 
 _MOST_LINKS: Final = 10_000
-_TOOLS_OWN: Final = frozenset(
-    {"TOOL_NOT_FOUND", "TOOL_ARGUMENTS_INVALID"}
-)  # no call was made, so no other event reports it
-
-_TRANSITIONS: Final = {"isolated": "open", "disabled": "closed"}  # by hand; else the state itself
 
 
 class Measurement(NamedTuple):
@@ -246,165 +223,44 @@ class Measurement(NamedTuple):
     error: ErrorMetric | None = None
 
 
-class _LinkRecord:
-    """The state of one link."""
-
-    __slots__ = ("down_since", "is_dropped", "is_up", "last")
-
-    def __init__(self) -> None:
-        self.is_up = False
-        self.is_dropped = False  # lost, and its first ReconnectScheduled or GaveUp has not come yet
-        self.down_since: datetime | None = None
-        self.last: Failure | None = None
-
-
 class Measures:
-    """Turns events into measurements, one event after the other. Not thread-safe."""
+    """Turns events into measurements, one event after the other. Not thread-safe.
+
+    It is what an event writes to: `Counts` in event.py says what its methods are for.
+    """
 
     def __init__(self, user_agent: str = "") -> None:
         self._user_agent = user_agent
         # By the identity of the link, because several have one name; without one by name and session.
-        self._links: OrderedDict[object, _LinkRecord] = OrderedDict()
+        self._links: OrderedDict[object, LinkRecord] = OrderedDict()
 
     def of(self, event: Event) -> list[Measurement]:
         """Return the measurements of an event; empty for most events."""
-        found: list[Measurement] = []
-        read = self._readers.get(type(event))
-        if read is not None:
-            read(self, event, found)
-        return found
+        self._event = event
+        self._found: list[Measurement] = []
+        event.__counts__(self)
+        return self._found
 
-    # ---- calls ------------------------------------------------------------------------------------------------------
+    def add(self, metric: str, value: float, *labels: str) -> None:
+        """Change a metric, by its name without `resilient_bridge.`."""
+        self._found.append(Measurement(_BY_NAME[metric], value, labels))
 
-    def _call_finished(self, event: Any, found: list[Measurement]) -> None:
-        outcome = (
-            "ok_after_retry" if event.outcome == "ok" and event.attempts > 1 else event.outcome
-        )
-        labels = (event.name, outcome)
-        found += (
-            Measurement(CALLS, 1, labels),
-            Measurement(CALL_SECONDS, event.seconds, labels),
-            Measurement(CALL_ATTEMPTS, event.attempts, (event.name,)),
-        )
-        if event.failure is not None and outcome in ("failed", "rejected"):
-            self._count(event.failure, event, found)
-
-    def _retry_scheduled(self, event: Any, found: list[Measurement]) -> None:
-        found.append(Measurement(RETRIES, 1, (event.name, event.failure.code)))
-        self._count(event.failure, event, found)
-
-    def _call_rejected(self, event: Any, found: list[Measurement]) -> None:
-        found.append(Measurement(REJECTIONS, 1, (event.name, event.by)))
-
-    def _tool_failed(self, event: Any, found: list[Measurement]) -> None:
-        if event.failure.code in _TOOLS_OWN:
-            self._count(event.failure, event, found)
-
-    def _circuit(self, event: Any, found: list[Measurement]) -> None:
-        state: str = event.state
-        found.append(Measurement(TRANSITIONS, 1, (event.key, _TRANSITIONS.get(state, state))))
-
-    # ---- links ------------------------------------------------------------------------------------------------------
-
-    def _link(self, event: Any) -> _LinkRecord:
-        key = sender_of(event) or (event.bridge, getattr(event, "session_id", None))
-        record = self._links.get(key)
-        if record is None:
-            record = self._links[key] = _LinkRecord()
-            if len(self._links) > _MOST_LINKS:
-                self._links.popitem(last=False)
-        else:
-            self._links.move_to_end(key)
-        return record
-
-    def _connected(self, event: Any, found: list[Measurement]) -> None:
-        self._link(event).is_up = True
-        found.append(Measurement(RECONNECTS, 1, (event.bridge, "connected")))
-
-    def _joined(self, event: Any, found: list[Measurement]) -> None:  # noqa: ARG002 -- as the others
-        self._link(event).is_up = True
-
-    def _disconnected(self, event: Any, found: list[Measurement]) -> None:
-        record, failure = self._link(event), event.failure
-        was_up, record.is_up = record.is_up, False
-        if failure is None:
-            return
-        record.last = failure
-        self._count(failure, event, found)
-        if was_up:
-            record.is_dropped = True
-            record.down_since = record.down_since or event.at
-            found.append(Measurement(DROPS, 1, (event.bridge, failure.code)))
-
-    def _reconnect_scheduled(self, event: Any, found: list[Measurement]) -> None:
-        self._attempt_failed(event, found)
-
-    def _gave_up(self, event: Any, found: list[Measurement]) -> None:
-        if event.seconds is None:  # of a link: a call that gave up is counted when it has ended
-            self._attempt_failed(event, found)
-
-    def _attempt_failed(self, event: Any, found: list[Measurement]) -> None:
-        record, failure = self._link(event), event.failure
-        was_dropped, record.is_dropped = record.is_dropped, False
-        if not was_dropped:  # the first one after a loss reports the loss, not a failed attempt
-            found.append(Measurement(RECONNECTS, 1, (event.bridge, "failed")))
-        if failure is not None and failure is not record.last:
-            record.last = failure
-            self._count(failure, event, found)
-
-    def _resumed(self, event: Any, found: list[Measurement]) -> None:
-        record = self._link(event)
-        record.is_up = True
-        verdict = str(event.verdict)
-        if record.down_since is not None:
-            seconds = max(0.0, (event.at - record.down_since).total_seconds())
-            found.append(Measurement(DOWN_SECONDS, seconds, (event.bridge, verdict)))
-            record.down_since = None
-        if verdict != "RECOVERED":
-            found.append(Measurement(GAPS, 1, (event.bridge, verdict)))
-
-    # ---- the rest ---------------------------------------------------------------------------------------------------
-
-    def _undelivered(self, event: Any, found: list[Measurement]) -> None:
-        found.append(Measurement(UNDELIVERED, 1, (event.bridge, event.outcome)))
-        self._failed(event, found)
-
-    def _hook_rejected(self, event: Any, found: list[Measurement]) -> None:
-        found.append(Measurement(HOOKS, 1, ()))
-        self._count(event.failure, event, found)
-
-    def _alert(self, event: Any, found: list[Measurement]) -> None:
-        if event.state == "raised":
-            found.append(Measurement(ALERTS, 1, (event.rule, event.level)))
-
-    def _failed(self, event: Any, found: list[Measurement]) -> None:
-        failure = getattr(event, "failure", None)
-        if failure is not None:
-            self._count(failure, event, found)
-
-    def _count(self, failure: Failure, event: Event, found: list[Measurement]) -> None:
+    def failure(self, failure: Failure | None) -> None:
         """Count a failure, unless its severity is info."""
-        if failure.severity is not Severity.INFO:
-            error = error_metric(failure, event, user_agent=self._user_agent)
+        if failure is not None and failure.severity is not Severity.INFO:
+            error = error_metric(failure, self._event, user_agent=self._user_agent)
             labels = (error.category, error.code, error.severity, cast("str", error.source))
-            found.append(Measurement(ERRORS, 1, labels, error))
+            self._found.append(Measurement(ERRORS, 1, labels, error))
 
-    _readers: ClassVar[dict[type[Event], Callable[[Measures, Any, list[Measurement]], None]]] = {
-        AlertChanged: _alert,
-        CallFinished: _call_finished,
-        CallRejected: _call_rejected,
-        CircuitChanged: _circuit,
-        Connected: _connected,
-        Disconnected: _disconnected,
-        GaveUp: _gave_up,
-        HookRejected: _hook_rejected,
-        Joined: _joined,
-        MessageRejected: _failed,
-        MessageUndelivered: _undelivered,
-        ReconnectScheduled: _reconnect_scheduled,
-        Resumed: _resumed,
-        RetryScheduled: _retry_scheduled,
-        StateSetAside: _failed,
-        StoreChanged: _failed,
-        ToolFailed: _tool_failed,
-    }
+    def link(self) -> LinkRecord:
+        """Return the record of the link that sent the event."""
+        links, event = self._links, self._event
+        key = sender_of(event) or (event.bridge, getattr(event, "session_id", None))
+        record = links.get(key)
+        if record is None:
+            record = links[key] = LinkRecord()
+            if len(links) > _MOST_LINKS:
+                links.popitem(last=False)
+        else:
+            links.move_to_end(key)
+        return record

@@ -7,7 +7,7 @@ result. Those of single calls and commands are created only while a listener is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from .event import Event, with_failure
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from ..failure import Failure
+    from .event import Counts
 
 __all__ = [
     "AlertChanged",
@@ -63,6 +64,15 @@ class CallFinished(Event):
 
     __of_each_call__ = True
 
+    def __counts__(self, counts: Counts) -> None:
+        is_repeated = self.outcome == "ok" and self.attempts > 1
+        outcome = "ok_after_retry" if is_repeated else self.outcome
+        counts.add("calls", 1, self.name, outcome)
+        counts.add("call.duration", self.seconds, self.name, outcome)
+        counts.add("call.attempts", self.attempts, self.name)
+        if outcome in ("failed", "rejected"):
+            counts.failure(self.failure)
+
 
 class CallRejected(Event):
     """An attempt of `name` was not admitted `by` a circuit, bulkhead, rate_limit or budget (a
@@ -77,6 +87,12 @@ class CallRejected(Event):
     failure: Failure
 
     __of_each_call__ = True
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("rejections", 1, self.name, self.by)
+
+    def __note__(self) -> tuple[str, dict[str, Any]]:
+        return "rejected", {"by": self.by, "error.type": self.failure.code}
 
 
 # ---- alerts -------------------------------------------------------------------------------------
@@ -120,6 +136,10 @@ class AlertChanged(Event):
         return (
             f"alert {self.rule}, {self.level}: {self.value:.3g} is above {self.threshold:.3g}{why}"
         )
+
+    def __counts__(self, counts: Counts) -> None:
+        if self.state == "raised":
+            counts.add("alerts", 1, self.rule, self.level)
 
 
 # ---- commands -----------------------------------------------------------------------------------
@@ -182,6 +202,11 @@ class ToolFailed(Event):
         text = "failed" if self.required else "is optional and skipped"
         return f"tool {self.tool} {text}: {self.failure}"
 
+    def __counts__(self, counts: Counts) -> None:
+        # no call was made for these, so no other event counts them
+        if self.failure.code in ("TOOL_NOT_FOUND", "TOOL_ARGUMENTS_INVALID"):
+            counts.failure(self.failure)
+
 
 class ToolPending(Event):
     """A tool with escalating limits is still running after `seconds`.
@@ -208,6 +233,10 @@ class HookRejected(Event):
 
     def __text__(self) -> str:
         return f"hook event refused: {self.failure}"
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("hook.rejections", 1)
+        counts.failure(self.failure)
 
 
 # ---- workflows ---------------------------------------------------------------------------------------------------
