@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from ..failure import Failure
 
     class Counts(Protocol):
-        """Where an event says what it changes in the metrics: telemetry/metrics.py."""
+        """Where an event says what it changes in the metrics: `Measures` in metrics.py.
 
-        def add(self, metric: str, value: float, *labels: str) -> None:
-            """Change a metric, by its name without `resilient_bridge.`; labels in their order."""
+        `add` changes a metric, by its name without `resilient_bridge.`, with its labels in order.
+        `failure` counts a failure; None and one of severity info change nothing. `link` returns the
+        record of the link that sent the event.
+        """
 
-        def failure(self, failure: Failure | None) -> None:
-            """Count a failure; None and one of severity info change nothing."""
-
-        def link(self) -> LinkRecord:
-            """Return the record of the link that sent the event."""
+        def add(self, metric: str, value: float, *labels: str) -> None: ...
+        def failure(self, failure: Failure | None) -> None: ...
+        def link(self) -> LinkRecord: ...
 
 
 QUIET_WAIT: Final = 1.0

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AcknowledgementLate",
-    "BridgeState",
     "CallLeftBehind",
     "CircuitChanged",
     "ClockJumped",
@@ -33,6 +32,7 @@ __all__ = [
     "Connected",
     "Disconnected",
     "DuplicateConflict",
+    "Event",
     "FeatureRefused",
     "FellBack",
     "GaveUp",
@@ -51,7 +51,6 @@ __all__ = [
     "StateSetAside",
     "StoreChanged",
     "Suspended",
-    "Verdict",
 ]
 
 _LOST = "connection lost"
