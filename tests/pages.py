@@ -111,7 +111,6 @@ def printed(name: str) -> tuple[str, str]:
 def main(*words: str) -> int:
     """Renew the files and print their names, or with `--check` print those to renew; then 1 if there are some."""
     is_check, wanted = "--check" in words, [word for word in words if word != "--check"]
-    logging.disable()  # of the runs that are drawn
     old = 0
     for name in PAGES:
         if wanted and not any(word in name for word in wanted):
@@ -130,4 +129,5 @@ def main(*words: str) -> int:
 
 
 if __name__ == "__main__":
+    logging.disable()  # of the runs that are drawn
     sys.exit(main(*sys.argv[1:]))
