@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
 import resilient_bridge as rb
-from tests.internals.protocol import End, Positions
 from tests.internals.settings import (
     AS_WRITTEN,
     LAYERS,
     PREFIX,
     TABLES,
+    TOP,
     WORDS_OF,
-    AgentSettings,
     Form,
     default_of,
     fields_of,
@@ -66,14 +65,35 @@ def _rows(kind: type) -> Iterator[tuple[str, str, str]]:
         yield f"`{field.name}`", _takes(field.name, forms_of(kind)[field.name]), _default(field)
 
 
-def _table(name: str, kind: type) -> list[str]:
+def _with_nested(*groups: Iterable[type]) -> dict[type, None]:
+    """Each group of classes, and then those of their fields; a schedule and a policy are explained elsewhere."""
+    found: dict[type, None] = {}
+    for group in groups:
+        kinds = [*group]
+        for kind in kinds:
+            nested = [form.of for form in forms_of(kind).values()]
+            kinds += [
+                each for each in nested if each not in {object, rb.Backoff, rb.Policy, *kinds}
+            ]
+        found |= dict.fromkeys(kinds)
+    return found
+
+
+def _table(kind: type) -> list[str]:
     words = WORDS_OF.get(kind, ())
     also = (
         ["", f"Also {', '.join(f'`{word}`' for word in words)}, as specifications print them."]
         if words
         else []
     )
-    return [f"## {name}", "", _first(kind), "", *table("key | takes | default", _rows(kind)), *also]
+    return [
+        f"## {kind.__name__}",
+        "",
+        _first(kind),
+        "",
+        *table("key | takes | default", _rows(kind)),
+        *also,
+    ]
 
 
 def _first(kind: type) -> str:
@@ -96,9 +116,8 @@ def settings_page() -> str:
         *((f"`{name}`", f"the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in TABLES.items()),
         ("`debug`", '[debug mode](../how-to/logs.md#debug-mode): its kinds with commas or as a list, `true` or `"*"` for all'),
         ("`providers.NAME`", "the URL of a provider, for `resilient-bridge check --providers`"),
-        *((f"`{field.name}`", f"[of an agent](#agentsettings): {_takes(field.name, forms_of(AgentSettings)[field.name])}") for field in fields_of(AgentSettings) if field.name != "tools"),
+        *((f"`{name}`", f"[of an agent](#agentsettings): {_takes(name, form)}") for name, form in forms_of(TOP["agent"]).items() if name != "tools"),
     ]  # fmt: skip
-    kinds = {kind.__name__: kind for kind in (*LAYERS.values(), rb.RetryBudget, rb.Rule, *(kind for _, kind in parts), Positions, End, *TABLES.values(), AgentSettings)}  # fmt: skip
     return page(
         "Settings: every key",
         [
@@ -106,5 +125,10 @@ def settings_page() -> str:
             f"environment variable is `{PREFIX}` and the path of the key in capitals, with two underscores for each dot.",
         ],
         ["## The top of a document", "", *table("key | holds", top)],
-        *(_table(name, kind) for name, kind in kinds.items()),
+        *(
+            _table(kind)
+            for kind in _with_nested(
+                LAYERS.values(), dict(parts).values(), TABLES.values(), TOP.values()
+            )
+        ),
     )

@@ -18,7 +18,7 @@ from ..values.backoff import Backoff
 from .document import LINK
 from .fields import SECONDS, Form, default_of, fields_of, forms_of
 from .spellings import LAYERS, WORDS_OF, preset_names
-from .tables import TABLES, AgentSettings
+from .tables import TABLES, TOP
 
 
 _TEXT: Final = {"type": "string"}
@@ -32,7 +32,7 @@ def schema() -> dict[str, Any]:
     top = {name: found for name, found in refer.fields(BridgePolicy).items() if name in LINK}
     top |= {key: refer.layer(kind) for key, kind in LAYERS.items()}
     top |= {name: refer.of(kind) for name, kind in TABLES.items()}
-    top |= refer.fields(AgentSettings)
+    top |= refer.fields(TOP["agent"])
     top["preset"] = {"enum": preset_names()}
     top["debug"] = {"type": ["boolean", "integer", "string", "array", "null"]}
     top["calls"] = refer.of(Policy)

@@ -1,21 +1,21 @@
-"""The settings beside policies: the client's arguments, the toolbox, and the tables of the
-specifications.
+"""The settings beside policies: the client's arguments, alerts, Gasoline's daemon, and the tables of other rooms.
 
 Rule: each is a value like every other, read by the same walk. Another table is one more row of
-`TABLES`.
+`TABLES`. A class of a room above the core (the agent, MCP) stands there by its name, and is
+imported when its table stands in a document.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from inspect import unwrap
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import attrs
 
-from ..adapters.sidecar.options import Sidecar
 from ..client.arguments import PIN, check_pin, check_session, check_url, shown
 from ..failure import is_sensitive
 from ..telemetry.alerts import Alerts
@@ -26,26 +26,15 @@ from ..values.fields import (
     as_seconds,
     as_tuple,
     called,
-    count,
     fits,
     flag,
     function,
     is_count,
-    is_number,
-    number,
-    one_of,
     optional,
     path_of,
     refuse,
-    share,
-    tuple_of,
     wants,
 )
-
-
-if TYPE_CHECKING:
-    from ..agent import SpendBudget
-    from ..agent.degradation import Degradations
 
 
 Address: TypeAlias = "str | Secret | Callable[[], str] | None"
@@ -208,71 +197,12 @@ class AlertSettings(Value):
         )
 
 
-# ---- the tables of the specifications --------------------------------------------------------------------------------
+# ---- Gasoline's daemon -------------------------------------------------------------------------------------------------
 
 
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-_check_model: Final = fits(
-    "a model as provider/model",
-    lambda value: isinstance(value, str) and _MODEL.fullmatch(value) is not None,
-)
-_check_name: Final = fits("a name that is not empty", _is_name)
-_check_names: Final = tuple_of("a name", _is_name)
-_check_temperature: Final = fits(
-    "a number from 0 to 2", lambda value: is_number(value) and 0 <= value <= 2
-)
 _check_port: Final = fits(
     f"a port from 1 to {_MOST_PORT}", lambda value: is_count(value) and value <= _MOST_PORT
 )
-
-
-@attrs.frozen(kw_only=True, repr=False, eq=False)
-class AgentSettings(Value):
-    """OpenViber's settings of an agent, at the top of a file."""
-
-    model: str = attrs.field(validator=_check_model)
-    name: str = attrs.field(validator=_check_name)
-    fallback_model: str | None = attrs.field(default=None, validator=optional(_check_model))
-    skills: tuple[str, ...] = attrs.field(default=(), converter=as_tuple, validator=_check_names)
-    tools: tuple[str, ...] = attrs.field(default=(), converter=as_tuple, validator=_check_names)
-    temperature: float = attrs.field(default=0.7, validator=_check_temperature)
-    max_tokens: int | None = attrs.field(default=None, validator=optional(count))
-    verify_providers: bool = attrs.field(default=False, validator=flag)
-
-
-@attrs.frozen(kw_only=True, repr=False, eq=False)
-class BudgetSettings(Value):
-    """OpenViber's budget: `SpendBudget` with its words."""
-
-    limit_usd: float = attrs.field(default=10.0, validator=number(least=0, above=True))
-    mode: Literal["soft", "hard"] = attrs.field(default="soft", validator=one_of("soft", "hard"))
-    warning_threshold: float = attrs.field(default=0.8, validator=share)
-
-    def make(self) -> SpendBudget:
-        """Return a new budget with these numbers."""
-        from ..agent import SpendBudget
-
-        return SpendBudget(self.limit_usd, mode=self.mode, warn_at=self.warning_threshold)
-
-
-@attrs.frozen(kw_only=True, repr=False, eq=False)
-class DegradationSettings(Value):
-    """OpenViber's flags: the arguments of `degradations`."""
-
-    disable_browser_on_error: bool = attrs.field(default=True, validator=flag)
-    disable_screenshots_on_error: bool = attrs.field(default=True, validator=flag)
-    reduce_parallelism_on_rate_limit: bool = attrs.field(default=True, validator=flag)
-
-    def make(self) -> Degradations:
-        """Return new `Degradations` with these flags."""
-        from ..agent import degradations
-
-        return degradations(
-            **{field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
-        )
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -286,24 +216,46 @@ class GasolineSettings(Value):
     debug: bool = attrs.field(default=False, validator=flag)
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
-class ToolboxSettings(Value):
-    """The settings of a Toolbox: the name of its policy.
-
-    Without a name, the Toolbox has the policies of the bridge.
-    """
-
-    policy: str | None = attrs.field(default=None, validator=optional(_check_name))
+# ---- all of them -----------------------------------------------------------------------------------------------------
 
 
-TABLES: Final[Mapping[str, type]] = {
-    "alerts": AlertSettings,
-    "bridge": ClientSettings,
-    "budget": BudgetSettings,
-    "degradation": DegradationSettings,
-    "gasoline": GasolineSettings,
-    "mcp": Sidecar,
-    "toolbox": ToolboxSettings,
-}
+class Classes(Mapping[str, type]):
+    """Classes by name; one in a room above the core is imported when it is asked for, and not before."""
+
+    def __init__(self, entries: Mapping[str, type | str]) -> None:
+        """Keep each class, or "module:Class" in this package."""
+        self._entries = entries
+
+    def __getitem__(self, name: str) -> type:
+        """Return the class of this name."""
+        entry = self._entries[name]
+        if not isinstance(entry, str):
+            return entry
+        module, _, kind = entry.partition(":")
+        found: type = getattr(import_module(f"resilient_bridge.{module}"), kind)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        """Return the number of names."""
+        return len(self._entries)
+
+
+SIDECAR: Final = "adapters.sidecar.options:Sidecar"
+TABLES: Final[Mapping[str, type]] = Classes(
+    {
+        "alerts": AlertSettings,
+        "bridge": ClientSettings,
+        "budget": "agent.tables:BudgetSettings",
+        "degradation": "agent.tables:DegradationSettings",
+        "gasoline": GasolineSettings,
+        "mcp": SIDECAR,
+        "toolbox": "agent.tables:ToolboxSettings",
+    }
+)
 """The tables that hold one value each, by name; `config.tables[name]` is that value."""
-AGENT_KEYS: Final = frozenset(field.name for field in attrs.fields(AgentSettings))
+TOP: Final[Mapping[str, type]] = Classes({"agent": "agent.tables:AgentSettings"})
+"""The values whose fields stand at the top of a document."""

@@ -15,6 +15,6 @@ __getattr__ = lazily(
         "schema": "schema",
         "spellings": "LAYERS WORDS_OF families ready",
         "sources": "PREFIX read_sources",
-        "tables": "AgentSettings AlertSettings ClientSettings TABLES",
+        "tables": "AlertSettings ClientSettings TABLES TOP",
     },
 )

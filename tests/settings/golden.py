@@ -21,7 +21,7 @@ from tests.internals.protocol import End, Positions
 from tests.internals.settings import (
     LAYERS,
     TABLES,
-    AgentSettings,
+    TOP,
     ClientSettings,
     fields_of,
     schema,
@@ -45,7 +45,7 @@ VALUES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         rb.Backoff, rb.Rule, rb.RetryBudget, *LAYERS.values(), rb.bridge.Reconnect, rb.bridge.Heartbeat, rb.bridge.Outbox,
-        rb.bridge.Inbox, rb.bridge.Replay, rb.bridge.Dialect, Positions, End, rb.bridge.BridgePolicy, *TABLES.values(), AgentSettings,
+        rb.bridge.Inbox, rb.bridge.Replay, rb.bridge.Dialect, Positions, End, rb.bridge.BridgePolicy, *TABLES.values(), TOP["agent"],
     )
 }  # fmt: skip
 NEEDED: dict[str, dict[str, Any]] = {
@@ -309,7 +309,7 @@ def documents(folder: Path) -> Iterator[str]:
         yield f"{title}:"
         yield from (f"  {line}" for line in found.split("\\n"))
     for name, kind in VALUES.items():
-        if kind not in {ClientSettings, *TABLES.values(), AgentSettings} or kind is rb.mcp.Sidecar:
+        if kind not in {ClientSettings, *TABLES.values(), TOP["agent"]} or kind is rb.mcp.Sidecar:
             for wrong in ("x", [], {"kind": "Retry"}):
                 yield f"load({wrong!r}, {name}) | {outcome(lambda: rb.load({'value': wrong}, kind))}"  # noqa: B023
 

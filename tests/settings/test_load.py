@@ -367,3 +367,20 @@ def test_t03_a_text_that_looks_like_a_number_comes_from_the_environment(text):
     layers = config.bridge.calls.layers
     assert next(layer.attempts for layer in layers if isinstance(layer, rb.Retry)) == 7
     assert next(layer.key for layer in layers if isinstance(layer, rb.Breaker)) == text
+
+
+def test_a_room_above_the_core_is_imported_when_its_table_stands_in_the_document():
+    """The agent and the sidecar: whoever has settings of calls and links does not pay for them."""
+    code = """
+import sys, resilient_bridge as rb
+
+def above():
+    return [name for name in sys.modules if name.startswith(("resilient_bridge.agent.", "resilient_bridge.adapters."))]
+
+rb.load({"retry": {"attempts": 3}, "tools": {"search": {"idempotent": True}}})
+assert above() == [], above()
+rb.load({"toolbox": {}, "mcp": {"command": ["server"]}})
+assert len(above()) > 2
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
