@@ -21,6 +21,7 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from .binding import Binding as Binding
     from .breaker.state import CircuitState as CircuitState
     from .current import caller as caller
     from .current import calls_for as calls_for
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from .outcome import captured as captured
     from .policy import EnvironmentSource as EnvironmentSource
     from .policy import SettingsSource as SettingsSource
+    from .protect import bind as bind
+    from .protect import form_of as form_of
     from .rate_limit.state import RateState as RateState
     from .results import ANSWERS as ANSWERS
     from .results import RESULTS as RESULTS
@@ -51,9 +54,6 @@ if TYPE_CHECKING:
     from .results import failure_of_result as failure_of_result
     from .retry.budgets import BUDGETS as BUDGETS
     from .retry.unrepeated import tell_cut as tell_cut
-    from .run.binding import Binding as Binding
-    from .run.protect import bind as bind
-    from .run.protect import form_of as form_of
     from .states import States as States
     from .steps import settled as settled
     from .timeout.guard import DeadlineGuard as DeadlineGuard
@@ -76,8 +76,8 @@ _NAMES = {
     ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result",
     ".retry.budgets": "BUDGETS",
     ".retry.unrepeated": "tell_cut",
-    ".run.binding": "Binding",
-    ".run.protect": "bind form_of",
+    ".binding": "Binding",
+    ".protect": "bind form_of",
     ".states": "States",
     ".steps": "settled",
     ".timeout.guard": "DeadlineGuard deadline_passed",

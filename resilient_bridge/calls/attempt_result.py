@@ -10,20 +10,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ...failure import Failure
-from ..conditions import Ask, conditions, knowing, tenacity_state, wants_another
-from ..evidence import failure_in, keep_answer, proven
-from ..frame import report
-from ..retry.retrying import Retrying
+from ..failure import Failure
+from .conditions import Ask, conditions, knowing, tenacity_state, wants_another
+from .evidence import failure_in, keep_answer, proven
+from .frame import report
+from .retry.retrying import Retrying
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from ..frame import CallFrame
-    from ..guards import Guard
-    from ..steps import Step
+    from .frame import CallFrame
+    from .guards import Guard
     from .plan import Plan
+    from .steps import Step
 
 
 T = TypeVar("T")

@@ -10,25 +10,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...failure import RejectedError
-from ...failure.plain import PLAIN
-from ...telemetry.hub import HUB
-from ...world import REAL
-from ..finished import block_finished, call_worked, rejected, tell_finished
-from ..frame import CURRENT, ROOT, CallFrame, leave_context, new_frame
-from ..retry.pause import PAUSED
-from ..steps import CallOnce, settled
-from ..tracing import TRACING, open_scope
+from ..failure import RejectedError
+from ..failure.plain import PLAIN
+from ..telemetry.hub import HUB
+from ..world import REAL
 from .attempt_result import exit_layers
+from .finished import block_finished, call_worked, rejected, tell_finished
+from .frame import CURRENT, ROOT, CallFrame, leave_context, new_frame
 from .in_thread import run_in_thread
+from .retry.pause import PAUSED
 from .retry_loop import run, run_async, steps_of
+from .steps import CallOnce, settled
+from .tracing import TRACING, open_scope
 
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..guards import CircuitAsked
     from .binding import Binding
+    from .guards import CircuitAsked
     from .plan import Plan
     from .retry_loop import Steps
 

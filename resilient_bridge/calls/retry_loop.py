@@ -10,24 +10,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...telemetry.hub import HUB
-from ...world import REAL
-from ..evidence import leave_function
-from ..fallback.rungs import rungs_for, rungs_for_answer
-from ..finished import call_ended, call_returned
-from ..frame import CURRENT
-from ..retry.refresh import Refresh
-from ..steps import Discard, Sleep
+from ..telemetry.hub import HUB
+from ..world import REAL
 from .attempt_result import decide_next, exit_layers
+from .evidence import leave_function
+from .fallback.rungs import rungs_for, rungs_for_answer
+from .finished import call_ended, call_returned
+from .frame import CURRENT
+from .retry.refresh import Refresh
+from .steps import Discard, Sleep
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ..frame import CallFrame
-    from ..retry.retrying import Retrying
-    from ..steps import CallOnce, Step
+    from .frame import CallFrame
     from .plan import Plan
+    from .retry.retrying import Retrying
+    from .steps import CallOnce, Step
 
     Steps: TypeAlias = Generator[Step, Any, Any]
 

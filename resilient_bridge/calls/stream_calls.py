@@ -12,16 +12,16 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ...failure import DeadlineExceededError, Executed, Record, attach
-from ..evidence import failure_in
-from ..finished import stream_finished
-from ..first_item import StartedStream, starting, starting_async
-from ..frame import CURRENT, CallFrame
-from ..frame import new_frame as begin_attempt
-from ..timeout.stream_limits import NO_LIMITS
-from ..tracing import open_scope, within
+from ..failure import DeadlineExceededError, Executed, Record, attach
 from .attempt_result import exit_layers
+from .evidence import failure_in
+from .finished import stream_finished
+from .first_item import StartedStream, starting, starting_async
+from .frame import CURRENT, CallFrame
+from .frame import new_frame as begin_attempt
 from .runners import protect_async, protect_sync
+from .timeout.stream_limits import NO_LIMITS
+from .tracing import open_scope, within
 
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ..steps import Step
     from .binding import Binding
     from .plan import Plan
+    from .steps import Step
 
 
 _NOTE = "not repeated: items had been handed out"

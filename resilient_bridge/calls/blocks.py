@@ -10,20 +10,20 @@ import asyncio
 import warnings
 from typing import TYPE_CHECKING
 
-from ...failure import config_error
-from ...world import REAL
-from ..attempt import Attempt
-from ..evidence import leave_function
-from ..finished import block_finished
-from ..frame import CURRENT, CallFrame, leave_context
-from ..retry.refresh import Refresh
-from ..steps import Sleep
-from ..timeout.deadline import Deadline
-from ..timeout.guard import bound
-from ..tracing import TRACING, open_scope, within
+from ..failure import config_error
+from ..world import REAL
+from .attempt import Attempt
 from .attempt_result import decide_next, exit_layers
 from .direct_calls import loop_plan
+from .evidence import leave_function
+from .finished import block_finished
+from .frame import CURRENT, CallFrame, leave_context
+from .retry.refresh import Refresh
 from .retry_loop import run, run_async
+from .steps import Sleep
+from .timeout.deadline import Deadline
+from .timeout.guard import bound
+from .tracing import TRACING, open_scope, within
 
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ..retry.retrying import Retrying
-    from ..states import States
-    from ..steps import Step
-    from ..tracing import CallScope
     from .direct_calls import Compiles
     from .plan import Plan
+    from .retry.retrying import Retrying
     from .retry_loop import Steps
+    from .states import States
+    from .steps import Step
+    from .tracing import CallScope
 
 
 class _BlockFrame(CallFrame):

@@ -8,34 +8,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...failure import BridgeError
-from ...failure.class_names import Named
-from ..bulkhead.value import Bulkhead
-from ..conditions import check_conditions, conditions
-from ..fallback.value import Fallback
-from ..guards import CircuitAsked, Guard
-from ..layer_order import only
-from ..results import RESULTS
-from ..retry.budgets import BUDGETS
-from ..retry.decision import Matcher, asks_result, sits_out_circuits
-from ..retry.pause import NO_PAUSE, PauseGuard
-from ..retry.planned import RepeatPlan
-from ..retry.value import Retry
-from ..timeout.guard import TimeoutGuard
-from ..timeout.timers import Timers
-from ..timeout.value import Timeout
+from ..failure import BridgeError
+from ..failure.class_names import Named
+from .bulkhead.value import Bulkhead
+from .conditions import check_conditions, conditions
+from .fallback.value import Fallback
+from .guards import CircuitAsked, Guard
+from .layer_order import only
 from .layers import for_thread, guard_of
+from .results import RESULTS
+from .retry.budgets import BUDGETS
+from .retry.decision import Matcher, asks_result, sits_out_circuits
+from .retry.pause import NO_PAUSE, PauseGuard
+from .retry.planned import RepeatPlan
+from .retry.value import Retry
+from .timeout.guard import TimeoutGuard
+from .timeout.timers import Timers
+from .timeout.value import Timeout
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
-    from ..frame import Form, Proofs
-    from ..results import Reading
-    from ..retry.shared_budget import SharedBudget
-    from ..states import States
+    from .frame import Form, Proofs
     from .layers import HasLayers
+    from .results import Reading
+    from .retry.shared_budget import SharedBudget
+    from .states import States
 
 
 NO_RETRY: Final = Matcher(Retry(attempts=1))
