@@ -13,7 +13,7 @@ from ..values.fields import refuse
 from .binding import Binding
 from .plan import Plan
 from .protect import PROTECT, form_of, label_of
-from .steps import settled
+from .results import settled
 from .timeout.value import Timeout
 
 

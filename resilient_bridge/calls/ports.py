@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from .results import Reading as Reading
     from .results import failure_of_answer as failure_of_answer
     from .results import failure_of_result as failure_of_result
+    from .results import settled as settled
     from .retry.budgets import BUDGETS as BUDGETS
     from .retry.unrepeated import tell_cut as tell_cut
     from .states import States as States
-    from .steps import settled as settled
     from .timeout.guard import DeadlineGuard as DeadlineGuard
     from .timeout.guard import deadline_passed as deadline_passed
     from .timeout.stream_limits import NO_LIMITS as NO_LIMITS
@@ -73,13 +73,12 @@ _NAMES = {
     ".outcome": "captured",
     ".policy": "EnvironmentSource SettingsSource",
     ".rate_limit.state": "RateState",
-    ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result",
+    ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
     ".retry.budgets": "BUDGETS",
     ".retry.unrepeated": "tell_cut",
     ".binding": "Binding",
     ".protect": "bind form_of",
     ".states": "States",
-    ".steps": "settled",
     ".timeout.guard": "DeadlineGuard deadline_passed",
     ".timeout.stream_limits": "NO_LIMITS StreamLimits limits_of_call",
     ".tracing": "start_tracing stop_tracing",

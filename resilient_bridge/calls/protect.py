@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 from ..failure import config_error
 from ..values.fields import is_function
 from .binding import Binding, Options
-from .runners import protect_async, protect_sync
+from .engine import protect_async
+from .engine_sync import protect_sync
 from .states import States
 from .stream_calls import protect_async_stream, protect_stream
 
