@@ -15,6 +15,8 @@ import hashlib
 import json
 import logging
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,21 +50,21 @@ class Traced(Scenario):
 
         def deliver(message: Any) -> None:
             flags = [name for name in ("replayed", "redelivered", "maybe_duplicate") if getattr(message, name)]  # fmt: skip
-            self._see("delivered", message.type, message.payload["n"], *flags)
+            self.see("delivered", message.type, message.payload["n"], *flags)
             delivered(message)
 
         self.ledger.delivered = deliver  # type: ignore[method-assign]
 
-    def _see(self, what: str, *facts: Any) -> None:
-        self.seen.append([round(asyncio.get_running_loop().time(), 3), what, *map(_plain, facts)])
+    def see(self, what: str, *facts: Any) -> None:
+        """Write down what happens now."""
+        self.seen.append([round(asyncio.get_running_loop().time(), 3), what, *map(plain, facts)])
 
     def _on_event(self, event: Any) -> None:
-        fields = {name: _plain(value) for name, value in vars(event).items() if name in FIELDS}
-        self._see("event", type(event).__name__, dict(sorted(fields.items())))
+        self.see("event", type(event).__name__, said(event))
         super()._on_event(event)
 
     async def _on_gap(self, gap: rb.bridge.Gap) -> None:
-        self._see("gap", gap.verdict, gap.reason, gap.missing)
+        self.see("gap", gap.verdict, gap.reason, gap.missing)
         await super()._on_gap(gap)
 
     async def main(self, server: Any) -> None:
@@ -84,41 +86,55 @@ class Traced(Scenario):
         ]  # fmt: skip
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as it is compared."""
     if isinstance(value, rb.Failure):
         return f"{value.code}: {value.message}"
     if isinstance(value, float):
         return round(value, 3)
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [plain(each) for each in value]
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: plain(each) for name, each in value.items()}
     return value if value is None or isinstance(value, bool | int) else str(value)
 
 
 class _Lines(logging.Handler):
-    def __init__(self, traced: Traced) -> None:
+    def __init__(self, see: Callable[..., None]) -> None:
         super().__init__(logging.DEBUG)
-        self.traced = traced
+        self.see = see
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.traced._see("log", record.levelname, record.getMessage())
+        self.see("log", record.levelname, record.getMessage())
 
 
-def trace(seed: int) -> list[Any]:
-    """What is seen of one run, as JSON gives it back."""
-    traced = Traced(seed)
-    logger, handler = logging.getLogger("resilient_bridge"), _Lines(traced)
+@contextmanager
+def lines_to(see: Callable[..., None]) -> Iterator[None]:
+    """Hand the lines of the log to `see`, and to nobody else."""
+    logger, handler = logging.getLogger("resilient_bridge"), _Lines(see)
     before = logger.level, logger.propagate, logger.disabled
     logger.setLevel(logging.DEBUG)
     logger.propagate = logger.disabled = False
     logger.addHandler(handler)
     try:
-        Simulation(seed, traced.plan.faults, max_steps=2_000_000).run(traced.main)
+        yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before[0])
         logger.propagate, logger.disabled = before[1:]
+
+
+def said(event: Any) -> dict[str, Any]:
+    """What an event says, of the fields that are compared."""
+    fields = {name: plain(value) for name, value in vars(event).items() if name in FIELDS}
+    return dict(sorted(fields.items()))
+
+
+def trace(seed: int) -> list[Any]:
+    """What is seen of one run, as JSON gives it back."""
+    traced = Traced(seed)
+    with lines_to(traced.see):
+        Simulation(seed, traced.plan.faults, max_steps=2_000_000).run(traced.main)
     return json.loads(json.dumps(traced.seen))
 
 
