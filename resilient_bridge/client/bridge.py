@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from ..calls.policy import EnvironmentSource, Policy, SettingsSource
+    from ..calls import Policy
+    from ..calls.ports import EnvironmentSource, SettingsSource
     from ..presets.bridge_policy import BridgePolicy
     from ..protocol import Message
     from ..protocol.policies import Dialect

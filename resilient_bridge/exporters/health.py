@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 
 from .. import __version__
-from ..calls.retry.budgets import BUDGETS
+from ..calls.ports import BUDGETS
 from ..failure import redact
 from ..telemetry.alerts import standing_alerts
 from ..telemetry.events import BridgeState

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import __version__, events
-from ..calls.tracing import start_tracing, stop_tracing
+from ..calls.ports import start_tracing, stop_tracing
 from ..failure import config_error, redact
 from ..failure.extras import how_to_install
 from ..telemetry.metrics import DOWN_SECONDS, INSTRUMENTS, Instrument, Measurement
