@@ -86,10 +86,8 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
                 f"one {kind.__name__} at most (put a second policy around the function)",
                 layer,
             )
-        if kind.__name__ == "Fallback" and any(other.__name__ == "Retry" for other in kinds):
-            refuse(
-                path, "Fallback outside of Retry: inside, Retry would never see a failure", layer
-            )
+        if layer.never_inside_retry and Retry in kinds:
+            refuse(path, layer.never_inside_retry, layer)
         kinds.append(kind)
 
 
