@@ -20,7 +20,6 @@ from ..arguments import calls_of, check_http_options, check_sync
 from ..sdk_errors import same_error_for
 from .bodies import LOOK, MOST_DECODED
 from .decoding import decoded
-from .requests import OURS, disprove_hop
 from .views import Core, RequestView, URLView, says_more
 
 
@@ -113,21 +112,16 @@ class HTTPAdapter(_Base):
         carried: dict[str, Any] = hooks.setdefault(_CARRIED, {})
         body = request.body
         watched = _watched(request)
-        view = RequestView(
-            request, _url(request.url or ""), carried, stream=watched, options=options
-        )
+        parts = urlsplit(request.url or "")
+        url = URLView(parts.scheme, parts.hostname or "", parts.port, parts.query)
+        view = RequestView(request, url, carried, stream=watched, options=options)
         if timeout is not None:
             carried["timeout"] = _phases(timeout)
         try:
-            response = self._core.prepared(view, is_async=False)(view)
-            return self._core.returned(view, response)  # type: ignore[no-any-return]
+            return self._core.handle_request(view)  # type: ignore[no-any-return]
         except BridgeError as error:
             raise _theirs(error, request) from error.__cause__
-        except Exception as error:
-            disprove_hop(error, view)
-            raise
         finally:
-            carried.pop(OURS, None)
             carried.pop("timeout", None)
             request.body = body
 
@@ -152,7 +146,8 @@ class _RequestsBelow:
         request = view.native
         if self.inner is None:
             self.inner = needed("requests.adapters", "HTTPAdapter").HTTPAdapter(max_retries=0)
-        _rewind(request, view.stream)
+        if view.stream is None and _can_rewind(request):
+            request.body.seek(request._body_position)  # noqa: SLF001 -- where requests keeps it
         timeout = view.extensions.get("timeout")
         if timeout is not None:
             timeout = (timeout.get("connect"), timeout.get("read"))
@@ -171,11 +166,6 @@ def _repeats(inner: Any) -> bool:
     retries = getattr(inner, "max_retries", None)
     total = getattr(retries, "total", retries)
     return isinstance(total, int) and not isinstance(total, bool) and total > 0
-
-
-def _url(url: str) -> URLView:
-    parts = urlsplit(url)
-    return URLView(parts.scheme, parts.hostname or "", parts.port, parts.query)
 
 
 def _phases(timeout: Any) -> dict[str, float | None]:
@@ -240,11 +230,6 @@ def _can_rewind(request: Any) -> bool:
         and not isinstance(position, bool)
         and hasattr(request.body, "seek")
     )
-
-
-def _rewind(request: Any, watched: Any) -> None:
-    if watched is None and _can_rewind(request):
-        request.body.seek(request._body_position)  # noqa: SLF001 -- where requests keeps it
 
 
 class _Again:
