@@ -53,21 +53,14 @@ class HTTPMiddleware:
         async with aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()]) as session:
             ...
 
-    Needs aiohttp 3.12 or later. It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT
-    and DELETE may be repeated, and for 270 s every request with an Idempotency-Key of yours; any
-    other only if it provably did not run, or, by convention, after a 429. A request with an effect
-    gets a generated key, the same on every repeat (`idempotency_header=None` adds none). A circuit,
-    budget, bulkhead or rate limit without a key belongs to the origin.
+    Needs aiohttp 3.12 or later. It promises what HTTPTransport does, which says which requests are
+    repeated, what is returned, to whom state belongs and where credentials do not go; `policy`,
+    `token`, `idempotency_header` and `allow_plaintext_credentials` are those of HTTPTransport. Our
+    errors are both a BridgeError and an `aiohttp.ClientError`.
 
-    `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
-    returned whatever its status, and those before it are closed. Credentials do not follow a
-    redirect to another origin in any header, nor a secret in a body, nor do they cross http:// to
-    another machine (in a header, or in a parameter such as `token`) unless
-    `allow_plaintext_credentials`. Our errors are both a BridgeError and an `aiohttp.ClientError`.
-
-    `token` is that of HTTPTransport. It may serve several sessions of one event loop. The session's
-    total timeout holds for all attempts together; use `Timeout` in the policy for one attempt. Put
-    it first: later middlewares run again with each repeat.
+    It may serve several sessions of one event loop. The session's total timeout holds for all
+    attempts together; use `Timeout` in the policy for one attempt. Put it first: later middlewares
+    run again with each repeat.
     """
 
     @taught

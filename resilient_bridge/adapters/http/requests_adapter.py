@@ -48,21 +48,13 @@ class HTTPAdapter(_Base):
         session = requests.Session()
         session.mount("https://", rb.HTTPAdapter())
 
-    It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated,
-    and for 270 s every request with an Idempotency-Key of yours; any other only if it provably did
-    not run, or, by convention, after a 429. A request with an effect gets a generated key, the same
-    on every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit
-    without a key belongs to the origin.
-
-    `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
-    returned whatever its status, and those before it are closed. Credentials do not follow a
-    redirect to another origin in any header, nor a secret in a body, nor do they cross http:// to
-    another machine (in a header, or in a parameter such as `token`) unless
-    `allow_plaintext_credentials`. Our errors are both a BridgeError and a
-    `requests.RequestException`.
+    It promises what HTTPTransport does, which says which requests are repeated, what is returned,
+    to whom state belongs and where credentials do not go; `policy`, `token`, `idempotency_header`
+    and `allow_plaintext_credentials` are those of HTTPTransport. Our errors are both a BridgeError
+    and a `requests.RequestException`.
 
     `inner` is the adapter below: your own `requests.adapters.HTTPAdapter` with its pool sizes; its
-    `max_retries` must be 0 (ConfigError). `token` is that of HTTPTransport.
+    `max_retries` must be 0 (ConfigError).
     """
 
     @taught
