@@ -21,7 +21,7 @@ from ...presets.bridge_policy import BridgePolicy
 from ...protocol.clock import Now
 from ...protocol.policies.losses import reason_of
 from ...telemetry.events import BridgeState
-from ...telemetry.open_links import opened
+from ...telemetry.hub import opened
 from ...transports.loop_guard import LoopGuard
 from ...world import current_world
 from ..sdk_errors import with_class_of
