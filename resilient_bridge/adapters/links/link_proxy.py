@@ -32,8 +32,8 @@ from ...errors import (
     stays_here,
     unproven,
 )
+from ..arguments import check_bytes, named
 from ..idempotency import Call, permission
-from ..limits import check_bytes, named
 from ..mcp_wire import CURRENT_WIRE, MCPWire
 from ..sdk_errors import package_of
 from .connection import CLOSING, close_cause, is_readable

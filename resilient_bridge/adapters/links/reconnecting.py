@@ -19,8 +19,8 @@ from ...presets import default
 from ...presets.bridge_policy import BridgePolicy
 from ...telemetry.events import BridgeState
 from ...values.fields import Seconds, check_flag, optional_seconds
+from ..arguments import checked_bytes
 from ..idempotency import Idempotent, checked_idempotent
-from ..limits import checked_bytes
 from .link_credentials import guarded
 from .link_proxy import LinkCalls, Linked
 from .link_supervisor import LinkSupervisor

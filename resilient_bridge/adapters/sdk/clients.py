@@ -17,10 +17,9 @@ from ...calls.results import ANSWERS, RESULTS
 from ...errors import config_error
 from ...errors.teaching import taught
 from ...values.fields import check_flag
-from ..arguments import calls_of
+from ..arguments import calls_of, checked_bytes
 from ..http.transport import HTTPTransport
 from ..idempotency import Idempotent, checked_idempotent
-from ..limits import checked_bytes
 from .sdks import sdk_of
 from .streams import Proxy
 
