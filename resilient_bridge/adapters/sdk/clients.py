@@ -21,7 +21,7 @@ from ..arguments import calls_of, checked_bytes
 from ..http.transport import HTTPTransport
 from ..idempotency import Idempotent, checked_idempotent
 from .sdks import sdk_of
-from .streams import Proxy
+from .streams import Proxy, name_of
 
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def wrap(
         raise config_error("wrap.methods", _without_methods(kind), methods, write=write)
     wrapping = Wrapping(
         policy=protecting,
-        name=f"{kind.__module__.partition('.')[0]}.{kind.__name__}",
+        name=name_of(kind),
         sdk=sdk,
         is_async=hasattr(kind, "__aenter__"),
         idempotent=checked_idempotent(idempotent, "wrap.idempotent"),
@@ -164,7 +164,7 @@ def _without_methods(kind: type) -> str:
     """Return what to pass instead, for the error about an object without `methods`."""
     wanted = f"the methods of {kind.__name__} to protect"
     for base in kind.__mro__:
-        instead = _INSTEAD.get(f"{base.__module__.partition('.')[0]}.{base.__name__}")
+        instead = _INSTEAD.get(name_of(base))
         if instead is not None:
             return f"{instead} instead of wrap, or {wanted}"
     return wanted
@@ -177,10 +177,10 @@ def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:
         raise config_error(
             "wrap.methods", "names of methods, or a mapping of names to policies", methods
         )
-    found: dict[str, Policy | None] = {}
+    by_name: dict[str, Policy | None] = {}
     for name in cast("Collection[str]", methods):
         policy = cast("Mapping[str, Any]", methods)[name] if isinstance(methods, Mapping) else None
-        found[name] = None if policy is None else calls_of(policy, f"wrap.methods[{name!r}]")
+        by_name[name] = None if policy is None else calls_of(policy, f"wrap.methods[{name!r}]")
         target: Any = client
         for part in name.split("."):
             target = getattr(target, part, None)
@@ -189,7 +189,7 @@ def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:
             raise config_error(
                 "wrap.methods", f"methods of {client.__class__.__name__}", name, write=write
             )
-    return found
+    return by_name
 
 
 # ---- clients of httpx and httpx2 -----------------------------------------------------------------
@@ -252,7 +252,4 @@ class WrappedHTTPClient(Proxy):
         return type(self)(copy.copy(self.__wrapped__), self._self_policy)
 
     def __repr__(self) -> str:
-        kind: type = self.__wrapped__.__class__
-        return (
-            f"<wrapped {kind.__module__.partition('.')[0]}.{kind.__name__}, {self._self_policy!r}>"
-        )
+        return f"<wrapped {name_of(self.__wrapped__.__class__)}, {self._self_policy!r}>"

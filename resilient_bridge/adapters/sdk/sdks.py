@@ -143,30 +143,31 @@ def is_page(value: object) -> bool:
 
 def _options_without_retries(client: Any) -> Any:
     """Return a copy of a client that tries each request once, even if `max_retries` changes."""
-    return _once(client.with_options(max_retries=0))
+    made = client.with_options(max_retries=0)
+    made.request = _TriedOnce(made)
+    return made
 
 
 def copied(value: Any) -> Any:
     """Return a shallow copy of a client, or of a part of one, which tries each request once as well."""
     made = copy.copy(value)
     own: Mapping[str, Any] = getattr(made, "__dict__", {})
-    return (
-        _once(made) if getattr(own.get("request"), "__name__", "") == _tried_once.__name__ else made
-    )
+    if isinstance(own.get("request"), _TriedOnce):
+        made.request = _TriedOnce(made)
+    return made
 
 
-def _once(client: Any) -> Any:
-    client.request = _tried_once(cast("Any", type(client)).request, ref(client))
-    return client
+class _TriedOnce:
+    """A client's `request` without retries. It does not keep the client in memory."""
 
+    def __init__(self, client: Any) -> None:
+        self._request: Callable[..., Any] = cast("Any", type(client)).request
+        self._client = ref(client)
 
-def _tried_once(request: Callable[..., Any], client: ref[Any]) -> Callable[..., Any]:
-    def once(cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
         changed = getattr(options, "model_copy", None) or options.copy  # its name in pydantic 1
-        return request(client(), cast_to, changed(update={"max_retries": 0}), *args, **kwargs)
-
-    once.__name__ = _tried_once.__name__
-    return once
+        once = changed(update={"max_retries": 0})
+        return self._request(self._client(), cast_to, once, *args, **kwargs)
 
 
 # ---- counting requests ---------------------------------------------------------------------------
@@ -426,6 +427,10 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
         ),
     }
 )
+
+
+PACKAGES: Final = frozenset(_SDKS)
+"""The top-level packages of the SDKs that are known here."""
 
 
 def sdk_of(client: object) -> SDK | None:

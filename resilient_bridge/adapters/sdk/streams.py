@@ -17,6 +17,8 @@ import wrapt
 
 from ...calls.timeout.stream_limits import NO_LIMITS, limits_of_call
 from ...errors import Executed, Failure, error_for, stays_here
+from ..sdk_errors import package_of
+from .sdks import PACKAGES
 
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ else:
 
 _NOTHING: Final = object()
 _TO_THE_END: Final = ("get_final_", "until_done")  # methods of a stream that read all of it
-_LIBRARIES: Final = frozenset({"openai", "anthropic", "google"})
 _LAST_EVENTS: Final = frozenset(
     {"message_stop", "response.completed", "response.incomplete", "response.failed", "error"}
 )
@@ -43,6 +44,11 @@ _NO_REASONS: Final = (None, "FINISH_REASON_UNSPECIFIED")
 def has(value: object, name: str) -> bool:
     """Return whether a value's class has an attribute: Python looks up special methods there."""
     return hasattr(type(value), name)
+
+
+def name_of(kind: type) -> str:
+    """Return the name of a class with its package: "openai.AsyncOpenAI"."""
+    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
 
 
 class Proxy(_ObjectProxy):
@@ -72,9 +78,9 @@ class Ending:
         self._finished: set[int] = set()
         self._marks = _marks_of(stream)
 
-    def heard(self, item: Any) -> Any:
+    def inspected(self, item: Any) -> Any:
         """Return an item of the stream after inspecting it."""
-        if type(item).__module__.partition(".")[0] in _LIBRARIES:
+        if package_of(item) in PACKAGES:
             self._look(item)
         return item
 
@@ -132,7 +138,7 @@ def _marks_of(stream: object) -> _Marks | None:
     # openai's `stream()` wraps one of the plain kind
     stream = getattr(stream, "_raw_stream", stream)
     decoder = getattr(stream, "_decoder", None)
-    if type(stream).__module__.partition(".")[0] != "openai" or not hasattr(decoder, "iter_bytes"):
+    if package_of(stream) != "openai" or not hasattr(decoder, "iter_bytes"):
         return None
     marks = _Marks(decoder)
     stream._decoder = marks  # type: ignore[attr-defined]  # noqa: SLF001
@@ -225,7 +231,7 @@ class AsyncItems(_StartedProxy):
     async def __anext__(self) -> Any:
         first, self._self_first = self._self_first, _NOTHING
         if first is not _NOTHING:
-            return self._self_ending.heard(first)
+            return self._self_ending.inspected(first)
         try:
             item = await self._self_limits.item(partial(anext, self.__wrapped__))
         except StopAsyncIteration:
@@ -234,7 +240,7 @@ class AsyncItems(_StartedProxy):
         except Exception as error:
             self._self_report(error)
             raise
-        return self._self_ending.heard(item)
+        return self._self_ending.inspected(item)
 
     async def __aenter__(self) -> Self:
         return self
@@ -279,7 +285,7 @@ class Items(_StartedProxy):
     def __next__(self) -> Any:
         first, self._self_first = self._self_first, _NOTHING
         if first is not _NOTHING:
-            return self._self_ending.heard(first)
+            return self._self_ending.inspected(first)
         try:
             item = self._self_limits.next(partial(next, self.__wrapped__))
         except StopIteration:
@@ -288,7 +294,7 @@ class Items(_StartedProxy):
         except Exception as error:
             self._self_report(error)
             raise
-        return self._self_ending.heard(item)
+        return self._self_ending.inspected(item)
 
     def __enter__(self) -> Self:
         return self

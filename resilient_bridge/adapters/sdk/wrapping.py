@@ -21,7 +21,7 @@ from ...errors import BridgeError, config_error, stays_here
 from ..arguments import check_bytes, named
 from ..idempotency import Call, never_again, permission
 from .sdks import copied, is_page, sdk_of
-from .streams import AsyncItems, Items, Proxy, has
+from .streams import AsyncItems, Items, Proxy, has, name_of
 
 
 if TYPE_CHECKING:
@@ -68,27 +68,195 @@ class Wrapping:
         """Return the circuit in use, None where no layer has one."""
         return self.states.current
 
-    def repeats(
-        self, call: Call, arguments: Mapping[str, Any], owner: object
+    # ---- kinds of attributes ---------------------------------------------------------------------
+
+    def check(self, client: Any) -> None:
+        """Raise ConfigError for a policy that cannot protect one of `methods`."""
+        for path in self.methods:
+            method = attrgetter(path)(client)
+            if form_of(method) in _STREAMS:
+                self.generating(path, method, idempotent=None)
+            else:
+                self.bound(path, is_async=self._is_async_at(path, method))
+
+    def proxied(self, path: str, value: Any, owner: Any) -> Any:
+        """Return the proxy of an attribute that is a call or has calls, else the attribute."""
+        if self.sdk is not None and path in self.sdk.derived:
+            return _returning(value, partial(wrapped, wrapping=self))
+        if self.sdk is not None and path in self.sdk.makes:
+            return _returning(value, partial(Wrapped, wrapping=self, path=path.rpartition(".")[0]))
+        if self.sdk is not None and inspect.ismethod(value) and self.sdk.steps.fullmatch(path):
+            # its `self` is the proxy, so each step is a separate call
+            return value.__func__.__get__(owner)
+        if self._is_call(path, value):
+            return self.protected(path, value)
+        if self._is_part(path, value):
+            return Wrapped(value, self, path)
+        return value
+
+    def _is_call(self, path: str, value: object) -> bool:
+        if not callable(value) or isinstance(value, type) or path.rpartition(".")[2] in _NO_CALLS:
+            return False
+        if path in self.methods:
+            return True
+        if self.sdk is None or self.sdk.has_calls(value):
+            return False
+        return "." in path or path in _REQUESTS
+
+    def _is_part(self, path: str, value: object) -> bool:
+        if self.sdk is not None and self.sdk.has_calls(value):
+            return True
+        return any(name.startswith(f"{path}.") for name in self.methods)
+
+    def protected(self, path: str, method: Any) -> Any:
+        """Return the proxy of a method whose calls go through the policy."""
+        if self.sdk is None and form_of(method) in _STREAMS:
+            return self._streaming(path, method)
+        is_prepared = self.sdk is not None and self.sdk.is_prepared(path, method)
+        if not self._is_async_at(path, method):
+            return self._entering(path, method) if is_prepared else self._blocking(path, method)
+        if is_prepared or not inspect.iscoroutinefunction(inspect.unwrap(method)):
+            return self._beginning(path, method, is_prepared=is_prepared)
+        return self._awaiting(path, method)
+
+    def _is_async_at(self, path: str, method: Any) -> bool:
+        if self.is_async:
+            return True
+        if self.sdk is not None:
+            return bool(self.sdk.async_part) and path.startswith(f"{self.sdk.async_part}.")
+        inner = inspect.unwrap(method)
+        return inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
+
+    # ---- calls -----------------------------------------------------------------------------------
+
+    def _permitted(
+        self, path: str, method: Any, args: Any, kwargs: Any
     ) -> tuple[bool | None, bool]:
-        """Return whether a call may be repeated, and whether it is never repeated.
+        """Check a call's arguments; return whether it may be repeated, and whether it never is.
 
         None as the first: only if it provably did not run.
         """
-        permitted = permission(self.idempotent, call)
-        if (
-            not permitted
-            and self.sdk is not None
-            and self.sdk.runs_tools(call.method, arguments, owner)
-        ):
-            return None, True
-        if (
-            permitted is None
-            and self.sdk is not None
-            and self.sdk.may_repeat(call.method, arguments, owner)
-        ):
-            return True, False
+        sdk, owner = self.sdk, getattr(method, "__self__", None)
+        arguments = named(method, args, kwargs) if sdk is not None or self.max_bytes else kwargs
+        try:
+            if sdk is not None:
+                sdk.check_call(
+                    arguments,
+                    owner,
+                    allow_plaintext_credentials=self.allow_plaintext_credentials,
+                )
+            if self.max_bytes:
+                check_bytes(self.max_bytes, arguments)
+            permitted = permission(self.idempotent, Call(path, args, kwargs))
+            if sdk is None:
+                return permitted, False
+            if not permitted and sdk.runs_tools(path, arguments, owner):
+                return None, True
+            if permitted is None and sdk.may_repeat(path, arguments, owner):
+                return True, False
+        except BridgeError as error:
+            self.add_base(error)
+            raise
         return permitted, False
+
+    def _ready(self, path: str, method: Any, args: Any, kwargs: Any, *, is_async: bool) -> Any:
+        """Check the arguments of a call, and return the function that makes it."""
+        idempotent, is_once = self._permitted(path, method, args, kwargs)
+        return self.bound(path, is_async=is_async, idempotent=idempotent, is_once=is_once)
+
+    def _awaiting(self, path: str, method: Any) -> Any:
+        """Return the proxy of a method that is an async function."""
+
+        async def begin(*args: Any, **kwargs: Any) -> Any:
+            result = await method(*args, **kwargs)
+            is_stream = has(result, "__anext__") and not is_page(result)
+            return await AsyncItems.at_first_item(result) if is_stream else result
+
+        @wraps(method)
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            protected = self._ready(path, method, args, kwargs, is_async=True)
+            result = await self.run_async(protected, begin, args, kwargs)
+            return self._proxied_result(protected, path, result)
+
+        return call
+
+    def _blocking(self, path: str, method: Any) -> Any:
+        """Return the proxy of a method that blocks."""
+
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            result = method(*args, **kwargs)
+            is_stream = has(result, "__next__") and not is_page(result)
+            return Items.at_first_item(result) if is_stream else result
+
+        @wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            protected = self._ready(path, method, args, kwargs, is_async=False)
+            result = self.run(protected, begin, args, kwargs)
+            # the method only prepared the call, which `is_prepared` could not know
+            if has(result, "__enter__") and not has(result, "__next__"):
+                return EntryPoint(
+                    Prepared(self, protected, partial(method, *args, **kwargs), result)
+                )
+            return self._proxied_result(protected, path, result)
+
+        return call
+
+    def _entering(self, path: str, method: Any) -> Any:
+        """Return the proxy of a blocking client's method whose result is entered to make the call."""
+
+        @wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            protected = self._ready(path, method, args, kwargs, is_async=False)
+            make = partial(method, *args, **kwargs)
+            return EntryPoint(Prepared(self, protected, make, make()))
+
+        return call
+
+    def _beginning(self, path: str, method: Any, *, is_prepared: bool) -> Any:
+        """Return the proxy of a method whose result is awaited or entered to make the call."""
+
+        @wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            protected = self._ready(path, method, args, kwargs, is_async=True)
+            make = partial(method, *args, **kwargs)
+            # created on entering: it may hold a coroutine, which a rejected call would never await
+            if is_prepared:
+                return AsyncEntry(Prepared(self, protected, make))
+            result = make()
+            if has(result, "__aenter__"):
+                return AsyncEntry(Prepared(self, protected, make, result))
+            if has(result, "__await__"):
+                proxied = partial(self._proxied_result, protected, path)
+                return ProxiedAnswer(Prepared(self, protected, make, result), proxied)
+            if self.sdk is None:
+                wanted = (
+                    "what its client is, async: wrap an object of its own for methods that block"
+                )
+                raise config_error(f"wrap.methods[{path!r}]", wanted, result)
+            return self._proxied_result(protected, path, result)
+
+        return call
+
+    def _streaming(self, path: str, method: Any) -> Any:
+        """Return the proxy of a generator function of any object."""
+
+        @wraps(method)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            idempotent, _ = self._permitted(path, method, args, kwargs)
+            return self.generating(path, method, idempotent=idempotent)(*args, **kwargs)
+
+        return call
+
+    def _proxied_result(self, protected: Any, path: str, result: Any) -> Any:
+        """Return the proxy of a started stream, a page, or a part of the client, else the result."""
+        if isinstance(result, AsyncItems | Items):
+            return result.watched(partial(self.broken_off, protected))
+        owner = path.rpartition(".")[0]
+        if is_page(result):
+            return Page(result, self, owner)
+        return Wrapped(result, self, owner) if self._is_part(path, result) else result
+
+    # ---- the functions behind a policy -----------------------------------------------------------
 
     def bound(
         self, path: str, *, is_async: bool, idempotent: bool | None = None, is_once: bool = False
@@ -134,65 +302,6 @@ class Wrapping:
         if isinstance(error, BridgeError):  # its Deadline, or an answer that was cut
             self.add_base(error, request=request)
 
-    # ---- kinds of attributes ---------------------------------------------------------------------
-
-    def check(self, client: Any) -> None:
-        """Raise ConfigError for a policy that cannot protect one of `methods`."""
-        for path in self.methods:
-            method = attrgetter(path)(client)
-            if form_of(method) in _STREAMS:
-                self.generating(path, method, idempotent=None)
-            else:
-                self.bound(path, is_async=self._is_async_at(path, method))
-
-    def seen(self, path: str, value: Any, owner: Any) -> Any:
-        """Return the proxy of an attribute that is a call or has calls, else the attribute."""
-        if self.sdk is not None and path in self.sdk.derived:
-            return _returning(value, partial(wrapped, wrapping=self))
-        if self.sdk is not None and path in self.sdk.makes:
-            return _returning(value, partial(Wrapped, wrapping=self, path=path.rpartition(".")[0]))
-        if self.sdk is not None and inspect.ismethod(value) and self.sdk.steps.fullmatch(path):
-            # its `self` is the proxy, so each step is a separate call
-            return value.__func__.__get__(owner)
-        if self._is_call(path, value):
-            return self.protected(path, value)
-        if self.is_part(path, value):
-            return Wrapped(value, self, path)
-        return value
-
-    def _is_call(self, path: str, value: object) -> bool:
-        if not callable(value) or isinstance(value, type) or path.rpartition(".")[2] in _NO_CALLS:
-            return False
-        if path in self.methods:
-            return True
-        if self.sdk is None or self.sdk.has_calls(value):
-            return False
-        return "." in path or path in _REQUESTS
-
-    def is_part(self, path: str, value: object) -> bool:
-        if self.sdk is not None and self.sdk.has_calls(value):
-            return True
-        return any(name.startswith(f"{path}.") for name in self.methods)
-
-    def protected(self, path: str, method: Any) -> Any:
-        """Return the proxy of a method whose calls go through the policy."""
-        if self.sdk is None and form_of(method) in _STREAMS:
-            return _streaming(self, path, method)
-        is_prepared = self.sdk is not None and self.sdk.is_prepared(path, method)
-        if not self._is_async_at(path, method):
-            return _entering(self, path, method) if is_prepared else _blocking(self, path, method)
-        if is_prepared or not inspect.iscoroutinefunction(inspect.unwrap(method)):
-            return _beginning(self, path, method, is_prepared=is_prepared)
-        return _awaiting(self, path, method)
-
-    def _is_async_at(self, path: str, method: Any) -> bool:
-        if self.is_async:
-            return True
-        if self.sdk is not None:
-            return bool(self.sdk.async_part) and path.startswith(f"{self.sdk.async_part}.")
-        inner = inspect.unwrap(method)
-        return inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner)
-
     def generating(self, path: str, method: Any, *, idempotent: bool | None) -> Any:
         """Return a generator function behind its policy."""
         return bind(
@@ -205,8 +314,61 @@ class Wrapping:
         )
 
 
-def _is_stream(value: object, name: str) -> bool:
-    return has(value, name) and not is_page(value)
+async def _make_async(
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    result = method(*args, **kwargs)
+    return await result if inspect.isawaitable(result) else result
+
+
+def _make(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return method(*args, **kwargs)
+
+
+async def _make_once_async(
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    with never_again():
+        return await _make_async(method, args, kwargs)
+
+
+def _make_once(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    with never_again():
+        return method(*args, **kwargs)
+
+
+_MAKERS: Final[Mapping[tuple[bool, bool], Callable[..., Any]]] = {
+    (False, False): _make,
+    (False, True): _make_once,
+    (True, False): _make_async,
+    (True, True): _make_once_async,
+}
+"""The functions that make a call, by whether it is async, and whether it is never repeated."""
+
+
+def _returning(method: Any, proxied: Callable[[Any], Any]) -> Any:
+    """Return the proxy of a method that returns a client, or a part of one, without a request."""
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return proxied(method(*args, **kwargs))
+
+    return call
+
+
+def wrapped(client: Any, wrapping: Wrapping) -> Any:
+    """Return the proxy of a client, with the client's own retries switched off."""
+    if wrapping.sdk is not None:
+        if not wrapping.allow_plaintext_credentials:
+            try:
+                wrapping.sdk.check_client(client)
+            except BridgeError as error:
+                wrapping.add_base(error)
+                raise
+        client = wrapping.sdk.without_retries(client)
+        wrapping.counts_requests = wrapping.sdk.counts_requests(client)
+    wrapping.check(client)
+    return Wrapped(client, wrapping, "")
 
 
 # ---- proxies -------------------------------------------------------------------------------------
@@ -228,7 +390,7 @@ class Wrapped(Proxy):
             return Wrapped(value, self._self_wrapping, "")
         if name.startswith("_"):
             return value
-        return self._self_wrapping.seen(f"{path}.{name}" if path else name, value, self)
+        return self._self_wrapping.proxied(f"{path}.{name}" if path else name, value, self)
 
     @property
     def __binding__(self) -> Wrapping:
@@ -239,9 +401,8 @@ class Wrapped(Proxy):
         return type(self)(copied(self.__wrapped__), self._self_wrapping, self._self_path)
 
     def __repr__(self) -> str:
-        kind: type = self.__wrapped__.__class__
         where = f" at .{self._self_path}" if self._self_path else ""
-        return f"<wrapped {kind.__module__.partition('.')[0]}.{kind.__name__}{where}, {self._self_wrapping.policy!r}>"
+        return f"<wrapped {name_of(self.__wrapped__.__class__)}{where}, {self._self_wrapping.policy!r}>"
 
     def __enter__(self) -> Self:
         self.__wrapped__.__enter__()
@@ -375,18 +536,18 @@ class EntryPoint(Proxy):
 class ProxiedAnswer(Proxy):
     """An awaitable, or an object to iterate over after that, such as a list of pages.
 
-    `seen` returns the proxy of the awaited result.
+    `proxied` returns the proxy of the awaited result.
     """
 
-    def __init__(self, call: Prepared, seen: Callable[[Any], Any]) -> None:
+    def __init__(self, call: Prepared, proxied: Callable[[Any], Any]) -> None:
         super().__init__(call.made)
-        self._self_call, self._self_seen = call, seen
+        self._self_call, self._self_proxied = call, proxied
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._self_answer().__await__()
 
     async def _self_answer(self) -> Any:
-        return self._self_seen(await self._self_call.run_async(self._self_ask))
+        return self._self_proxied(await self._self_call.run_async(self._self_ask))
 
     async def _self_ask(self) -> Any:
         self.__wrapped__ = self._self_call.fresh()
@@ -395,182 +556,3 @@ class ProxiedAnswer(Proxy):
     async def __aiter__(self) -> AsyncIterator[Any]:
         async for item in await self:
             yield item
-
-
-# ---- calls ---------------------------------------------------------------------------------------
-
-
-async def _make_async(
-    method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    result = method(*args, **kwargs)
-    return await result if inspect.isawaitable(result) else result
-
-
-def _make(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return method(*args, **kwargs)
-
-
-async def _make_once_async(
-    method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    with never_again():
-        return await _make_async(method, args, kwargs)
-
-
-def _make_once(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    with never_again():
-        return method(*args, **kwargs)
-
-
-_MAKERS: Final[Mapping[tuple[bool, bool], Callable[..., Any]]] = {
-    (False, False): _make,
-    (False, True): _make_once,
-    (True, False): _make_async,
-    (True, True): _make_once_async,
-}
-"""The functions that make a call, by whether it is async, and whether it is never repeated."""
-
-
-def _checked(
-    wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any
-) -> tuple[bool | None, bool]:
-    """Check the arguments of a call, and return when it may be repeated: see `Wrapping.repeats`."""
-    sdk, owner = wrapping.sdk, getattr(method, "__self__", None)
-    arguments = named(method, args, kwargs) if sdk is not None or wrapping.max_bytes else kwargs
-    try:
-        if sdk is not None:
-            allowed = wrapping.allow_plaintext_credentials
-            sdk.check_call(arguments, owner, allow_plaintext_credentials=allowed)
-        if wrapping.max_bytes:
-            check_bytes(wrapping.max_bytes, arguments)
-        return wrapping.repeats(Call(path, args, kwargs), arguments, owner)
-    except BridgeError as error:
-        wrapping.add_base(error)
-        raise
-
-
-def _ready(
-    wrapping: Wrapping, path: str, method: Any, args: Any, kwargs: Any, *, is_async: bool
-) -> Any:
-    """Check the arguments of a call, and return the function that makes it."""
-    idempotent, is_once = _checked(wrapping, path, method, args, kwargs)
-    return wrapping.bound(path, is_async=is_async, idempotent=idempotent, is_once=is_once)
-
-
-def _awaiting(wrapping: Wrapping, path: str, method: Any) -> Any:
-    """Return the proxy of a method that is an async function."""
-
-    async def begin(*args: Any, **kwargs: Any) -> Any:
-        result = await method(*args, **kwargs)
-        return await AsyncItems.at_first_item(result) if _is_stream(result, "__anext__") else result
-
-    @wraps(method)
-    async def call(*args: Any, **kwargs: Any) -> Any:
-        protected = _ready(wrapping, path, method, args, kwargs, is_async=True)
-        result = await wrapping.run_async(protected, begin, args, kwargs)
-        return _watched(result, wrapping, protected, path)
-
-    return call
-
-
-def _blocking(wrapping: Wrapping, path: str, method: Any) -> Any:
-    """Return the proxy of a method that blocks."""
-
-    def begin(*args: Any, **kwargs: Any) -> Any:
-        result = method(*args, **kwargs)
-        return Items.at_first_item(result) if _is_stream(result, "__next__") else result
-
-    @wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        protected = _ready(wrapping, path, method, args, kwargs, is_async=False)
-        result = wrapping.run(protected, begin, args, kwargs)
-        # the method only prepared the call, which `is_prepared` could not know
-        if has(result, "__enter__") and not has(result, "__next__"):
-            return EntryPoint(
-                Prepared(wrapping, protected, partial(method, *args, **kwargs), result)
-            )
-        return _watched(result, wrapping, protected, path)
-
-    return call
-
-
-def _entering(wrapping: Wrapping, path: str, method: Any) -> Any:
-    """Return the proxy of a blocking client's method whose result is entered to make the call."""
-
-    @wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        protected = _ready(wrapping, path, method, args, kwargs, is_async=False)
-        make = partial(method, *args, **kwargs)
-        return EntryPoint(Prepared(wrapping, protected, make, make()))
-
-    return call
-
-
-def _beginning(wrapping: Wrapping, path: str, method: Any, *, is_prepared: bool) -> Any:
-    """Return the proxy of a method whose result is awaited or entered to make the call."""
-
-    @wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        protected = _ready(wrapping, path, method, args, kwargs, is_async=True)
-        make = partial(method, *args, **kwargs)
-        # created on entering: it may hold a coroutine, which a rejected call would never await
-        if is_prepared:
-            return AsyncEntry(Prepared(wrapping, protected, make))
-        result = make()
-        if has(result, "__aenter__"):
-            return AsyncEntry(Prepared(wrapping, protected, make, result))
-        if has(result, "__await__"):
-            seen = partial(_watched, wrapping=wrapping, protected=protected, path=path)
-            return ProxiedAnswer(Prepared(wrapping, protected, make, result), seen)
-        if wrapping.sdk is None:
-            wanted = "what its client is, async: wrap an object of its own for methods that block"
-            raise config_error(f"wrap.methods[{path!r}]", wanted, result)
-        return _watched(result, wrapping, protected, path)
-
-    return call
-
-
-def _streaming(wrapping: Wrapping, path: str, method: Any) -> Any:
-    """Return the proxy of a generator function of any object."""
-
-    @wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        idempotent, _ = _checked(wrapping, path, method, args, kwargs)
-        return wrapping.generating(path, method, idempotent=idempotent)(*args, **kwargs)
-
-    return call
-
-
-def _watched(result: Any, wrapping: Wrapping, protected: Any, path: str) -> Any:
-    if isinstance(result, AsyncItems | Items):
-        return result.watched(partial(wrapping.broken_off, protected))
-    owner = path.rpartition(".")[0]
-    if is_page(result):
-        return Page(result, wrapping, owner)
-    return Wrapped(result, wrapping, owner) if wrapping.is_part(path, result) else result
-
-
-def _returning(method: Any, proxied: Callable[[Any], Any]) -> Any:
-    """Return the proxy of a method that returns a client, or a part of one, without a request."""
-
-    @wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return proxied(method(*args, **kwargs))
-
-    return call
-
-
-def wrapped(client: Any, wrapping: Wrapping) -> Any:
-    """Return the proxy of a client, with the client's own retries switched off."""
-    if wrapping.sdk is not None:
-        if not wrapping.allow_plaintext_credentials:
-            try:
-                wrapping.sdk.check_client(client)
-            except BridgeError as error:
-                wrapping.add_base(error)
-                raise
-        client = wrapping.sdk.without_retries(client)
-        wrapping.counts_requests = wrapping.sdk.counts_requests(client)
-    wrapping.check(client)
-    return Wrapped(client, wrapping, "")
