@@ -76,7 +76,7 @@ class MissingNameError(AttributeError):
     def __str__(self) -> str:
         """Return Python's own text, and what to write."""
         plain, *about = self.args
-        hint: str = import_module(f"{_PACKAGE}.errors.wrong_names").hint(*about)
+        hint: str = import_module(f"{_PACKAGE}.failure.wrong_names").hint(*about)
         return f"{plain}; write {hint}" if hint else str(plain)
 
 

@@ -10,10 +10,11 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from resilient_bridge import errors, events
+from resilient_bridge import events
+from resilient_bridge import failure as errors
 from resilient_bridge.bridge import Dialect
-from resilient_bridge.classification import classify_close
-from tests.internals.classification import EXITS, status_finding
+from resilient_bridge.failure import classify_close
+from tests.internals.failure import EXITS, status_finding
 from tests.internals.protocol import LossAction, meaning
 from tests.internals.telemetry import (
     alert_events,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from resilient_bridge.errors import OWN_WORDS
-from tests.internals.classification import PROOFS
+from resilient_bridge.failure import OWN_WORDS
+from tests.internals.failure import PROOFS
 
 from .reference_layout import page, table
 

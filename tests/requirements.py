@@ -159,7 +159,7 @@ QUOTATIONS = {
     ),
     "R5": quoted(
         '"details": { "reason": "CERTIFICATE_EXPIRED", "expiry": "2026-03-01T00:00:00Z", "suggested_action": "regenerate_certificates" }, "recoverable": false',
-        "tests/classification/test_payloads.py::test_the_certificate_error_of_the_seed",
+        "tests/failure/test_payloads.py::test_the_certificate_error_of_the_seed",
         "CERTIFICATE_EXPIRED",
         "2026-03-01T00:00:00Z",
         "regenerate_certificates",
@@ -181,7 +181,7 @@ QUOTATIONS = {
     ),
     "R9": quoted(
         '"message": "Session \'sess-abc123\' not found", "suggestions": [ "Check session ID spelling", "Session may have expired", "Use GET /sessions to list active sessions" ]',
-        "tests/classification/test_statuses.py::test_a_lost_session_in_the_body",
+        "tests/failure/test_statuses.py::test_a_lost_session_in_the_body",
         "Session 'sess-abc123' not found",
         "Check session ID spelling",
         "Use GET /sessions to list active sessions",
@@ -310,12 +310,12 @@ QUOTATIONS = {
     ),
     "S1": quoted(
         "`TIMEOUT` | Provider SDK request timeouts | Yes | -32001",
-        "tests/errors/test_codes.py::test_categories_have_their_default_retryability",
+        "tests/failure/test_codes.py::test_categories_have_their_default_retryability",
         "TIMEOUT",
     ),
     "S2": quoted(
         "UPSTREAM → -32002 (Upstream Error)",
-        "tests/classification/test_rpc.py::test_every_number",
+        "tests/failure/test_rpc.py::test_every_number",
         "-32002",
     ),
     "S3": quoted(
@@ -339,7 +339,7 @@ QUOTATIONS = {
     ),
     "S7": quoted(
         "Session not found: abc-123 (UPSTREAM, not retryable)",
-        "tests/classification/test_bridge_errors.py::test_k12_its_report_for_a_person_is_read",
+        "tests/failure/test_bridge_errors.py::test_k12_its_report_for_a_person_is_read",
     ),
     "S8": quoted(
         "sessions_close (returns silently if session already closed or doesn't exist)",
@@ -397,7 +397,7 @@ QUOTATIONS = {
     ),
     "G8": quoted(
         "Error: `Daemon started but not responding after 4s`",
-        "tests/classification/test_texts.py::test_what_to_do",
+        "tests/failure/test_texts.py::test_what_to_do",
         "Daemon started but not responding after 4s",
     ),
     "G9": quoted(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge import errors
+from resilient_bridge import failure
 from tests.internals.protocol import LossAction
 
 from .reference import ABOUT_PREFIX, ACTIONS, PAGES, STATES, closes, records, statuses
@@ -85,13 +85,13 @@ def test_the_table_of_statuses_asks_the_core(status, action):
 def test_every_code_has_a_row():
     """Each of the seven prefixes has its section, and each code exactly one row."""
     page = (REFERENCE / "errors.md").read_text()
-    assert set(ABOUT_PREFIX) == set(errors.PREFIXES)
-    assert [code for code in errors.CODES if page.count(f"| `{code}` |") != 1] == []
+    assert set(ABOUT_PREFIX) == set(failure.PREFIXES)
+    assert [code for code in failure.CODES if page.count(f"| `{code}` |") != 1] == []
 
 
 def test_the_exceptions_on_the_page_are_public():
     """What a code is raised as can be caught as `rb.NAME` or `rb.errors.NAME`."""
-    raised = {type(errors.error_for(errors.Failure.of(code))).__name__ for code in errors.CODES}
+    raised = {type(failure.error_for(failure.Failure.of(code))).__name__ for code in failure.CODES}
     assert raised <= {*rb.errors.__all__, *rb.__all__}
 
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import attrs
 
 import resilient_bridge as rb
-from resilient_bridge.errors import Stopped
+from resilient_bridge.failure import Stopped
 from tests.internals.calls import harmful
 from tests.rows import each_row
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..calls.policy import Policy
 from ..calls.timeout.value import Timeout
-from ..errors import Failure, RejectedError, config_error, error_for
+from ..failure import Failure, RejectedError, config_error, error_for
 from ..presets.bridge_policy import calls_of as _calls_of
 from ..values.fields import check_flag, is_count
 
 
 if TYPE_CHECKING:
-    from ..errors import BridgeError
+    from ..failure import BridgeError
 
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110 §5.6.2

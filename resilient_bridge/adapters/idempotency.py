@@ -11,7 +11,7 @@ import attrs
 
 from ..calls.evidence import failure_in
 from ..calls.frame import CURRENT, CallFrame
-from ..errors import Executed, config_error
+from ..failure import Executed, config_error
 
 
 @attrs.frozen

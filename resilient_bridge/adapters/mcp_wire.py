@@ -17,10 +17,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..classification import classify
-from ..classification.mcp_sessions import is_session_unknown
-from ..classification.proxies import is_server_away
-from ..errors import Executed, mapping_of
+from ..failure import Executed, classify, mapping_of
+from ..failure.mcp_sessions import is_session_unknown
+from ..failure.proxies import is_server_away
 
 
 if TYPE_CHECKING:

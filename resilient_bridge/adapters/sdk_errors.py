@@ -10,11 +10,11 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors.record import ATTRIBUTE
+from ..failure.record import ATTRIBUTE
 
 
 if TYPE_CHECKING:
-    from ..errors import BridgeError
+    from ..failure import BridgeError
 
 
 def package_of(value: object) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 import attrs
 
-from ..errors import BridgeError, config_error, redact, text_of
+from ..failure import BridgeError, config_error, redact, text_of
 from ..locks import new_lock
 from ..telemetry.events import BridgeState, CircuitChanged, StateChanged
 from ..telemetry.hub import listen

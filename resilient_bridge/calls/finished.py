@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from .. import events
-from ..classification import failure_or_none
-from ..errors import RejectedError
+from ..failure import RejectedError, failure_or_none
 from ..telemetry.hub import HUB, tell
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
     from .frame import CallFrame, Planned
 
 

@@ -17,7 +17,7 @@ from ..world import REAL, World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..errors import Failure
+    from ..failure import Failure
     from ..values.rule import Rule
     from .results import Reading
 

@@ -15,7 +15,7 @@ from .finished import rejected
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure, RejectedError
+    from ..failure import Failure, RejectedError
     from .frame import CallFrame
     from .steps import Step
 

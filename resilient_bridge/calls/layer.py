@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ..errors.teaching import TeachesNames
+from ..failure.teaching import TeachesNames
 from ..values.fields import Value
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, Type
 
 import attrs
 
-from ..errors.teaching import RefusedUse, argument_error, refuse_arguments, refuse_use, taught
+from ..failure.teaching import RefusedUse, argument_error, refuse_arguments, refuse_use, taught
 from ..lazy_names import public
 from ..values.fields import check_flag, refuse
 from ..values.forms import takes
@@ -305,7 +305,7 @@ class Policy(Layer):
         known = {"layers": self.layers, "name": self.name, "state": self.state}
         for name, value in fields.items():
             if name not in known:
-                from ..errors.mistakes import wrong_field
+                from ..failure.mistakes import wrong_field
 
                 raise argument_error(wrong_field(self, name, value, list(known)))
         layers: Any = fields.get("layers", self.layers)

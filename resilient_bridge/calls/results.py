@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from ..classification.plain import PLAIN, PLAIN_ANSWERS
+from ..failure.plain import PLAIN, PLAIN_ANSWERS
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
 
 
 _MOST_PLAIN: Final = 1_024
@@ -51,8 +51,8 @@ ANSWERS: Final = Reading(PLAIN_ANSWERS, failure_of_answer)
 
 
 def _failure_of(result: object, plain: set[type], *, of_server: bool) -> Failure | None:
-    from ..classification import answered_failure
-    from ..classification.answers import may_fail
+    from ..failure import answered_failure
+    from ..failure.answers import may_fail
 
     kind = type(result)
     if issubclass(kind, BaseException):

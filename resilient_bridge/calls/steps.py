@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ..errors import config_error
+from ..failure import config_error
 from ..transports.event_loop import running_loop
 
 

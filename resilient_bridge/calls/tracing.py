@@ -10,7 +10,7 @@ import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..errors import config_error
+from ..failure import config_error
 from ..telemetry.log import say
 from .retry.pause import PAUSED, Pause
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from .. import dialects
-from ..errors import ConfigError
+from ..failure import ConfigError
 from ..protocol.facts import Send
 from ..protocol.policies import Dialect
 from ..settings.dialect_names import families, makes_dialects, ready

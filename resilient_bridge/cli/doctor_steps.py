@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from ..classification import classify
 from ..client import BridgeClient
-from ..errors import BridgeError, Failure, mapping_of, redact
+from ..failure import BridgeError, Failure, classify, mapping_of, redact
 from ..presets import default
 from ..presets.bridge_policy import BridgePolicy
 from ..protocol.frames import decode_json

@@ -19,7 +19,7 @@ import attrs
 
 from .. import events, presets
 from ..client import BridgeClient, Receipt
-from ..errors import (
+from ..failure import (
     BridgeError,
     ConfigError,
     OutboxFullError,

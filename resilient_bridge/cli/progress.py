@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
 from .. import events
-from ..errors import redact
+from ..failure import redact
 from ..telemetry import listen
 from ..telemetry.log import muted
 from ..world import REAL

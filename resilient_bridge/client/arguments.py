@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..calls.policy import Policy
-from ..errors import config_error, has_mix, hides
+from ..failure import config_error, has_mix, hides
 from ..lazy_names import public
 from ..presets import default
 from ..presets.bridge_policy import BridgePolicy
@@ -38,14 +38,14 @@ def check_url_text(path: str, url: object) -> None:
     if not isinstance(url, str):
         raise config_error(path, "a text: a ws:// or wss:// URL", type(url).__name__)
     if not url.startswith(("ws://", "wss://")):
-        from ..errors.wrong_values import line_for_value
+        from ..failure.wrong_values import line_for_value
 
         write = line_for_value("BridgeClient.url", url)
         raise config_error(
             path, "a URL that begins with ws:// or wss://", _as_written(url), write=write
         )
     if url.partition("://")[2][:1] in {"", "/", "?", "#"}:
-        from ..errors.wrong_values import line_for_value
+        from ..failure.wrong_values import line_for_value
 
         write = line_for_value("BridgeClient.url", None)
         raise config_error(path, "a URL with a host", _as_written(url), write=write)
@@ -275,7 +275,7 @@ def _as_written(text: str) -> str:
 
     All the rest may be a secret, and so may a text that does not look like a host.
     """
-    from ..errors.wrong_urls import is_host
+    from ..failure.wrong_urls import is_host
 
     scheme, slashes, rest = text.partition("://")
     host = re.split("[/?#]", rest if slashes else text, maxsplit=1)[0].rpartition("@")[2]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..calls.policy import Policy
 from ..calls.retry.value import Retry
-from ..errors import ConfigError, PositionGoneError, ProtocolError, config_error
+from ..failure import ConfigError, PositionGoneError, ProtocolError, config_error
 from .cancelled import is_ours
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ..errors import AttemptTimeoutError, Failure, config_error, stays_here
-from ..errors.teaching import RefusedUse, TeachesNames, refuse_use, taught
+from ..failure import AttemptTimeoutError, Failure, config_error, stays_here
+from ..failure.teaching import RefusedUse, TeachesNames, refuse_use, taught
 from ..presets import default as default_policy
 from ..protocol import Session
 from ..stores.arguments import store_of

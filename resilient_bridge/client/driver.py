@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from attrs import evolve
 
-from ..errors import BridgeError, Executed, Failure, StoreError, error_for
+from ..failure import BridgeError, Executed, Failure, StoreError, error_for
 from ..protocol import Now
 from ..telemetry.events import BridgeState, MessageRejected, OutboundInDoubt, StoreChanged
 from ..telemetry.log import say

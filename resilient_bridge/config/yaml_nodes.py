@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from ..errors.extras import how_to_install
+from ..failure.extras import how_to_install
 from .paths import DEEPEST, MOST_KEYS, DocumentError, joined
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from .. import __version__
 from ..calls.retry.budgets import BUDGETS
-from ..errors import redact
+from ..failure import redact
 from ..telemetry.alerts import standing_alerts
 from ..telemetry.events import BridgeState
 from ..telemetry.open_links import open_links

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import __version__, events
 from ..calls.tracing import start_tracing, stop_tracing
-from ..errors import config_error, redact
-from ..errors.extras import how_to_install
+from ..failure import config_error, redact
+from ..failure.extras import how_to_install
 from ..telemetry.instruments import DOWN_SECONDS, INSTRUMENTS, Instrument
 from ..telemetry.measures import Measurement
 from .exporter import Exporter

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import config_error, redact
-from ..errors.extras import how_to_install
+from ..failure import config_error, redact
+from ..failure.extras import how_to_install
 from ..telemetry.instruments import ERRORS, INSTRUMENTS, Instrument
 from ..telemetry.measures import Measurement
 from .exporter import Exporter

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from ..errors import config_error, redact
+from ..failure import config_error, redact
 from ..telemetry.log import say
 
 

@@ -12,7 +12,7 @@ import attrs
 
 from ..calls.policy import Policy
 from ..calls.recommended import resilient
-from ..errors.source_text import shown
+from ..failure.source_text import shown
 from ..lazy_names import public
 from ..protocol.policies.dialect import Dialect
 from ..protocol.policies.heartbeat import Heartbeat

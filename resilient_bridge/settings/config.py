@@ -26,8 +26,8 @@ from ..calls.retry.value import Retry
 from ..calls.timeout.deadline import Deadline
 from ..calls.timeout.value import Timeout
 from ..config.paths import joined
-from ..errors import Problem, config_error, config_errors
-from ..errors.teaching import taught
+from ..failure import Problem, config_error, config_errors
+from ..failure.teaching import taught
 from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies.dialect import Dialect
 from ..protocol.policies.ends import End

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeGuard, cast
 
 from .. import dialects
 from ..config.spelled_calls import read_call
-from ..errors import ConfigError
+from ..failure import ConfigError
 from ..protocol.policies.dialect import Dialect
 from .fields import make
 from .reading import Reading, violation_of

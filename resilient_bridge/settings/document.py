@@ -14,7 +14,7 @@ import attrs
 from ..calls.fallback.value import Fallback
 from ..calls.policy import Policy
 from ..config.paths import joined
-from ..errors import ConfigError
+from ..failure import ConfigError
 from ..presets import default as default_policy
 from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies.dialect import Dialect

@@ -15,7 +15,7 @@ import attrs
 
 from ..config.paths import joined
 from ..config.quantities import DURATION, SIZE, read_bytes, read_seconds, read_span
-from ..errors import ConfigError
+from ..failure import ConfigError
 from ..values.backoff import Backoff, parse_schedule
 from ..values.fields import LONGEST, is_number
 from ..values.forms import PLAIN, Form, form_of

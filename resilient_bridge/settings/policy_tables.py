@@ -21,7 +21,7 @@ from ..calls.retry.value import Retry
 from ..calls.timeout.deadline import Deadline
 from ..calls.timeout.value import Timeout
 from ..config.paths import joined
-from ..errors import ConfigError
+from ..failure import ConfigError
 from ..presets.bridge_policy import BridgePolicy
 from ..transports.references import REFERENCE, is_reference
 from .fields import read_value

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ..config.documents import FORMATS, Document, checked, read_document
 from ..config.paths import MOST_BYTES, DocumentError, joined
-from ..errors import Problem, config_errors
+from ..failure import Problem, config_errors
 
 
 if TYPE_CHECKING:

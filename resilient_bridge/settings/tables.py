@@ -17,7 +17,7 @@ import attrs
 
 from ..adapters.sidecar.options import Sidecar
 from ..client.arguments import PIN, check_pin, check_session, check_url, shown
-from ..errors import is_sensitive
+from ..failure import is_sensitive
 from ..telemetry.alerts import Alerts
 from ..transports.references import REFERENCE, Headers, Secret, as_source, only_names_secret
 from ..values.fields import (

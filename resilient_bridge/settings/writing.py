@@ -16,7 +16,7 @@ from ..calls.policy import Policy
 from ..client.arguments import shown
 from ..config.paths import joined
 from ..config.quantities import write_span
-from ..errors import config_error
+from ..failure import config_error
 from ..protocol.policies.dialect import Dialect
 from ..transports.references import Headers, Secret
 from ..values.backoff import Backoff, parse_schedule

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
-from ..errors import Severity, config_error
-from ..errors.teaching import taught
+from ..failure import Severity, config_error
+from ..failure.teaching import taught
 from ..locks import new_lock
 from ..world import current_world
 from .alert_state import AlertState
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from ..errors import Failure
+    from ..failure import Failure
     from .alert_events import AlertChanged, AlertLevel, AlertRule
     from .alert_state import Change
     from .event import Event

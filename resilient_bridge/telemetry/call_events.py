@@ -11,7 +11,7 @@ from .event import Event
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
 
 __all__ = ["CallFinished", "CallOutcome", "CallRejected"]
 

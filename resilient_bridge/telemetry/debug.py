@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
 
-from ..errors import Category, config_error, redact
+from ..failure import Category, config_error, redact
 from ..locks import new_lock
 from .hub import listen
 

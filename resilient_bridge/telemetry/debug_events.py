@@ -12,7 +12,7 @@ from .event import Event
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
 
 __all__ = ["CommandAnswered", "CommandSent", "PollFailed"]
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import attrs
 
-from ..errors import Category
+from ..failure import Category
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
     from .event import Event
 
 ErrorSource: TypeAlias = Literal["client", "server", "hook"]

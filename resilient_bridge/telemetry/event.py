@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from ..errors import Failure
+    from ..failure import Failure
 
 
 QUIET_WAIT: Final = 1.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import attrs
 
-from ..errors import WHY_STOPPED, Severity, redact, what_happened
+from ..failure import WHY_STOPPED, Severity, redact, what_happened
 from .event import QUIET_WAIT, Event, with_failure
 
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from ..errors import Failure
+    from ..failure import Failure
 
 __all__ = [
     "AcknowledgementLate",

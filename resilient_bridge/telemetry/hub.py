@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..errors import config_error
-from ..errors.teaching import taught
+from ..failure import config_error
+from ..failure.teaching import taught
 from ..locks import new_lock
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..errors import redact
+from ..failure import redact
 from ..world import current_world
 from .line_rate import PER, LineRate
 

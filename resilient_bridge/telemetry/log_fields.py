@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import Failure, redact
+from ..failure import Failure, redact
 
 
 if TYPE_CHECKING:

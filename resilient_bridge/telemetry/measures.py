@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, cast
 
-from ..errors import Severity
+from ..failure import Severity
 from . import instruments as known
 from .alert_events import AlertChanged
 from .call_events import CallFinished, CallRejected
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from ..errors import Failure
+    from ..failure import Failure
     from .event import Event
     from .instruments import Instrument
 

@@ -13,7 +13,7 @@ from .event import Event, with_failure
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from ..errors import Failure
+    from ..failure import Failure
 
 __all__ = [
     "ContextCompacted",

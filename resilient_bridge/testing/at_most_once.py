@@ -18,8 +18,8 @@ from typing import Any, Final
 import attrs
 
 from ..calls.outcome import Outcome
-from ..errors import BridgeError, Executed
-from ..errors.teaching import taught
+from ..failure import BridgeError, Executed
+from ..failure.teaching import taught
 from .faulty_http import HTTPFault, HTTPServer
 
 

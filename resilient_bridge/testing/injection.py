@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from ..calls.policy import Policy
 from ..calls.run.binding import Binding
-from ..classification.statuses import status_finding
-from ..errors import config_error, error_for
-from ..errors.teaching import taught
+from ..failure import config_error, error_for
+from ..failure.statuses import status_finding
+from ..failure.teaching import taught
 from ..world import World
 from .worlds import AlteredWorld, Inside
 

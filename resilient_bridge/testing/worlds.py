@@ -17,8 +17,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ..calls.frame import CURRENT, CallFrame, new_frame
-from ..errors import config_error
-from ..errors.teaching import RefusedUse, taught
+from ..failure import config_error
+from ..failure.teaching import RefusedUse, taught
 from ..world import WORLD, World, current_world
 from ..world.real import run_into
 from .timeline import Timeline

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
-from ..errors.source_text import shown
-from ..errors.teaching import TeachesNames, refuse_use, taught
+from ..failure.source_text import shown
+from ..failure.teaching import TeachesNames, refuse_use, taught
 from ..world import current_world
 from .fields import (
     LONGEST,
@@ -176,7 +176,7 @@ class Backoff(TeachesNames, Value):
         try:
             return parse_schedule(text)
         except ValueError as error:
-            from ..errors import ConfigError
+            from ..failure import ConfigError
 
             if isinstance(error, ConfigError):
                 raise

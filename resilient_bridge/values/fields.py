@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, Type
 
 import attrs
 
-from ..errors.source_text import shown
-from ..errors.teaching import Taught, argument_error
+from ..failure.source_text import shown
+from ..failure.teaching import Taught, argument_error
 from .forms import FormKind, copy_form, takes
 
 
@@ -49,7 +49,7 @@ class Value(metaclass=Taught):
 
         def __call__(self, *args: Any, **_: Any) -> Any:
             """Say what to write: a value is no function and no decorator."""
-            from ..errors.mistakes import wrong_use
+            from ..failure.mistakes import wrong_use
 
             raise argument_error(wrong_use(self, args))
 
@@ -80,7 +80,7 @@ class Value(metaclass=Taught):
 
 
 def _refuse_field(value: Value, name: str, passed: object, known: list[str]) -> NoReturn:
-    from ..errors.mistakes import wrong_field
+    from ..failure.mistakes import wrong_field
 
     raise argument_error(wrong_field(value, name, passed, known))
 
@@ -110,7 +110,7 @@ def called(value: Value, *first: str, by: str = "", **texts: str) -> str:
 def refuse(path: str, constraint: str, received: object, *, write: str | None = None) -> NoReturn:
     """Raise the ConfigError that says what `path` wanted and what it got."""
     # imported here: a correct value needs no error, and most are correct
-    from ..errors import config_error
+    from ..failure import config_error
 
     raise config_error(path, constraint, received, write=write)
 

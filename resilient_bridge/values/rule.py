@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import attrs
 
-from ..errors.source_text import shown
+from ..failure.source_text import shown
 from .fields import Value, count, fits, optional, path_of, refuse
 from .foreign import WaitSchedule, check_wait
 from .forms import takes
@@ -19,7 +19,7 @@ from .what import WANTED, is_what, plain, rank, refuse_what
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
 
 
 K = TypeVar("K")

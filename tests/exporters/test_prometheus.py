@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
-from resilient_bridge.errors import redact
+from resilient_bridge.failure import redact
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import BridgeServer, record, simulate
 from tests.internals.exporters import series

@@ -10,7 +10,7 @@ import pytest
 
 from resilient_bridge import events
 from resilient_bridge.bridge import BridgeState, Verdict
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
 from tests.reference import records
 from tests.rows import each_row
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from resilient_bridge import events
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
 from resilient_bridge.telemetry import emit, listen
 from resilient_bridge.world import current_world
 from tests.internals.telemetry import LineRate

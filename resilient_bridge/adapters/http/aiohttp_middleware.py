@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from ...calls.retry.value import Retry
-from ...classification.http_libraries import allow_proof
-from ...errors import BridgeError, stays_here
-from ...errors.extras import needed
-from ...errors.teaching import taught
+from ...failure import BridgeError, stays_here
+from ...failure.extras import needed
+from ...failure.http_libraries import allow_proof
+from ...failure.teaching import taught
 from ..arguments import calls_of, check_http_options
 from ..sdk_errors import add_base
 from .bodies import MOST_DECODED

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from ...calls.frame import CURRENT
-from ...errors import BridgeError, Failure, error_for
+from ...failure import BridgeError, Failure, error_for
 from .decoding import Decoding, decoded
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ...calls.frame import count_request
-from ...errors import (
+from ...failure import (
     Executed,
     Failure,
     Record,

@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from ...classification.http_libraries import allow_proof
-from ...errors import BridgeError, config_error, stays_here
-from ...errors.extras import needed
-from ...errors.teaching import taught
+from ...failure import BridgeError, config_error, stays_here
+from ...failure.extras import needed
+from ...failure.http_libraries import allow_proof
+from ...failure.teaching import taught
 from ..arguments import calls_of, check_http_options, check_sync
 from ..sdk_errors import same_error_for
 from .bodies import LOOK, MOST_DECODED

@@ -16,9 +16,9 @@ from ...calls.retry.unrepeated import tell_cut
 from ...calls.retry.value import Retry
 from ...calls.run.protect import bind
 from ...calls.states import States
-from ...classification.plain import PLAIN
-from ...errors import BridgeError, config_error, stays_here
-from ...errors.teaching import taught
+from ...failure import BridgeError, config_error, stays_here
+from ...failure.plain import PLAIN
+from ...failure.teaching import taught
 from ...locks import new_lock
 from ...values.fields import check_flag, is_count
 from ...world import current_world
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from ...calls.policy import Policy
-    from ...errors import Failure
+    from ...failure import Failure
     from ...presets.bridge_policy import BridgePolicy
     from .bearer import Bearer, Token
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ...classification import classify
-from ...errors import BridgeError, Failure, config_error, text_of
+from ...failure import BridgeError, Failure, classify, config_error, text_of
 from .link_heartbeat import beat, has_heartbeat
 
 

@@ -10,7 +10,7 @@ from ...telemetry.events import BridgeState
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...errors import Failure, error_for
+from ...failure import Failure, error_for
 
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...errors import Failure
+from ...failure import Failure
 from ...protocol.clock import Now
 from ...protocol.policies.losses import is_programming_error, is_unreadable
 from ...protocol.reconnection import Decision, Reconnection

@@ -20,8 +20,7 @@ from ...calls.frame import CURRENT, new_frame
 from ...calls.results import Reading, failure_of_answer, failure_of_result
 from ...calls.run.protect import bind
 from ...calls.states import States
-from ...classification.plain import PLAIN_ANSWERS
-from ...errors import (
+from ...failure import (
     BridgeError,
     Executed,
     Record,
@@ -32,6 +31,7 @@ from ...errors import (
     stays_here,
     unproven,
 )
+from ...failure.plain import PLAIN_ANSWERS
 from ..arguments import check_bytes, named
 from ..idempotency import Call, permission
 from ..mcp_wire import CURRENT_WIRE, MCPWire
@@ -55,7 +55,7 @@ from .mcp_hints import hint_for
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
     from ...presets.bridge_policy import BridgePolicy
     from ..idempotency import Idempotent
     from .connection import Connection, Ended

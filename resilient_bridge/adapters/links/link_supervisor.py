@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ... import events
 from ...client.streams import tell
-from ...errors import BridgeError, Failure, NotConnectedError, config_error, error_for
+from ...failure import BridgeError, Failure, NotConnectedError, config_error, error_for
 from ...presets.bridge_policy import BridgePolicy
 from ...protocol.clock import Now
 from ...protocol.policies.losses import reason_of

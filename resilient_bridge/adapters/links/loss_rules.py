@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...classification import classify
-from ...errors import (
+from ...failure import (
     BridgeError,
     Category,
     Executed,
@@ -17,11 +16,12 @@ from ...errors import (
     NotConnectedError,
     OutcomeUnknownError,
     Severity,
+    classify,
     mapping_of,
     record_of,
     text_of,
 )
-from ...errors.record import OWN_WORDS
+from ...failure.record import OWN_WORDS
 from ..mcp_wire import is_command, never_sent_for
 from ..sdk_errors import package_of
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast
 from ...calls.policy import Policy
 from ...client.arguments import checked_name, checked_policy
 from ...client.streams import EventStream
-from ...errors import NotConnectedError, config_error, stays_here
-from ...errors.teaching import RefusedUse, TeachesNames, taught
+from ...failure import NotConnectedError, config_error, stays_here
+from ...failure.teaching import RefusedUse, TeachesNames, taught
 from ...presets import default
 from ...presets.bridge_policy import BridgePolicy
 from ...telemetry.events import BridgeState

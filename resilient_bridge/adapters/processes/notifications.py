@@ -16,7 +16,7 @@ from ...protocol import Message
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from ...errors import BridgeError
+    from ...failure import BridgeError
     from ...transports.loop_guard import LoopGuard
 
 

@@ -12,18 +12,18 @@ import subprocess
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from ...classification import classify
-from ...classification.exits import tail_of
-from ...errors import (
+from ...failure import (
     AttemptTimeoutError,
     BridgeError,
     Category,
     Executed,
     Failure,
+    classify,
     error_for,
     redact,
     stays_here,
 )
+from ...failure.exits import tail_of
 from ...transports.loop_guard import LoopGuard
 from ...values.fields import Seconds, optional_seconds
 from .notifications import Notifications, Reader

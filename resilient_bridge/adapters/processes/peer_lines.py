@@ -10,8 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from ...classification import classify
-from ...errors import Category, Executed, Failure, config_error, error_for
+from ...failure import Category, Executed, Failure, classify, config_error, error_for
 from ...values.fields import is_number
 
 

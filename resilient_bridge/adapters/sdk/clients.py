@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ...calls.policy import Policy
 from ...calls.results import ANSWERS, RESULTS
-from ...errors import config_error
-from ...errors.teaching import taught
+from ...failure import config_error
+from ...failure.teaching import taught
 from ...values.fields import check_flag
 from ..arguments import calls_of, checked_bytes
 from ..http.transport import HTTPTransport

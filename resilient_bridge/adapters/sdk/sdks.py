@@ -21,7 +21,7 @@ from weakref import ref
 import attrs
 
 from ...calls.frame import count_request
-from ...errors import BridgeError, config_error
+from ...failure import BridgeError, config_error
 from ...transports.loopback import is_loopback
 from ..arguments import plaintext_refused
 from ..http.requests import COUNTED

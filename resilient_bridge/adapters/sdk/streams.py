@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import wrapt
 
 from ...calls.timeout.stream_limits import NO_LIMITS, limits_of_call
-from ...errors import Executed, Failure, error_for, stays_here
+from ...failure import Executed, Failure, error_for, stays_here
 from ..sdk_errors import package_of
 from .sdks import PACKAGES
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, Self
 
     from ...calls.timeout.stream_limits import StreamLimits
-    from ...errors import BridgeError
+    from ...failure import BridgeError
 
     _ObjectProxy = wrapt.ObjectProxy[Any]
 else:

@@ -17,7 +17,7 @@ import attrs
 from ...calls.run.protect import bind, form_of
 from ...calls.run.stream_calls import begin_held, broken_off
 from ...calls.states import States
-from ...errors import BridgeError, config_error, stays_here
+from ...failure import BridgeError, config_error, stays_here
 from ..arguments import check_bytes, named
 from ..idempotency import Call, never_again, permission
 from .sdks import copied, is_page, sdk_of

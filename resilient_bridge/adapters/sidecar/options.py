@@ -13,7 +13,7 @@ import attrs
 
 from ...calls.breaker.value import Breaker
 from ...calls.rate_limit.value import RateLimit
-from ...errors import config_error
+from ...failure import config_error
 from ...lazy_names import public
 from ...values.backoff import Backoff
 from ...values.fields import (
@@ -236,6 +236,6 @@ class Sidecar(Value):
 
     def __repr__(self) -> str:
         """Show the server without arguments, headers and environment, which may hold secrets."""
-        from ...errors import redact
+        from ...failure import redact
 
         return f"<Sidecar {redact(self.command[0] if self.command else self.url or '')}>"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ...calls.breaker.state import CircuitState
-from ...errors import CircuitOpenError, Failure
+from ...failure import CircuitOpenError, Failure
 from ...values.fields import LONGEST
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
-from ...errors import BridgeError, Executed, is_sensitive, redact, sends_secret
+from ...failure import BridgeError, Executed, is_sensitive, redact, sends_secret
 from ...transports.loopback import is_loopback
 from ...transports.origin import checked_headers
 from ...transports.references import UnreadableError, in_words

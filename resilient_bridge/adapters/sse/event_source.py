@@ -13,15 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ... import events
-from ...classification import classify
-from ...classification.registry import applied
-from ...classification.statuses import status_finding
 from ...client import Health
 from ...client.arguments import shown
 from ...client.cancelled import ended
 from ...client.one_reader import OneReader, second_reader
-from ...errors import Failure, config_error, error_for, redact, stays_here
-from ...errors.teaching import taught
+from ...failure import Failure, classify, config_error, error_for, redact, stays_here
+from ...failure.registry import applied
+from ...failure.statuses import status_finding
+from ...failure.teaching import taught
 from ...protocol import Now
 from ...protocol.event_stream import EventStream, refusal
 from ...protocol.server_sent import MAX_EVENT_BYTES

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ...client.arguments import secrets_of
 from ...client.secrets import Secrets
-from ...errors import is_sensitive, mapping_of
+from ...failure import is_sensitive, mapping_of
 from ...protocol.policies.reconnect import Reconnect
 from ...values.fields import LONGEST_TIMEOUT, as_seconds, is_count, is_number, refuse
 

@@ -14,9 +14,8 @@ from weakref import WeakSet
 from ...calls.frame import CURRENT
 from ...calls.run.protect import form_of
 from ...calls.steps import settled
-from ...classification import failure_or_none
-from ...errors import Executed, config_error
-from ...errors.teaching import taught
+from ...failure import Executed, config_error, failure_or_none
+from ...failure.teaching import taught
 from ...locks import new_lock
 from ...values.fields import Seconds, is_number, read_name, read_seconds
 from ...world import current_world

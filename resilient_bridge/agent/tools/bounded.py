@@ -22,8 +22,7 @@ from ... import events
 from ...calls.frame import CURRENT, CallFrame
 from ...calls.steps import settled
 from ...calls.timeout.guard import deadline_passed
-from ...classification import classify
-from ...errors import AttemptTimeoutError, Executed, Failure, Kind
+from ...failure import AttemptTimeoutError, Executed, Failure, Kind, classify
 from ...telemetry import emit
 from ...values.fields import LONGEST
 from ...world.signal import Signal

@@ -20,7 +20,7 @@ from ... import events
 from ...calls.frame import CURRENT
 from ...calls.outcome import Outcome, captured
 from ...calls.timeout.guard import DeadlineGuard
-from ...errors import (
+from ...failure import (
     BridgeError,
     DeadlineExceededError,
     Executed,

@@ -16,13 +16,13 @@ from ...calls.policy import Policy
 from ...calls.retry.decision import counter, match
 from ...calls.retry.value import Retry
 from ...calls.timeout.value import Timeout
-from ...errors import Kind, config_error
+from ...failure import Kind, config_error
 from ...presets.bridge_policy import BridgePolicy, calls_of
 from ...values.fields import Seconds, read_seconds
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
 
 
 DEFAULT_TIMEOUT: Final = 30.0

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from ...calls.results import ANSWERS
 from ...calls.run.protect import bind, form_of
-from ...errors import config_error
-from ...errors.teaching import TeachesNames, taught
+from ...failure import config_error
+from ...failure.teaching import TeachesNames, taught
 from ...lazy_names import public
 from ...values.fields import check_flag, is_count, read_name
 from .bounded import GRACE, bound_async, bound_in_thread, bound_sync

@@ -16,7 +16,7 @@ import attrs
 
 from ...calls.frame import CURRENT, leave_context, outside_of
 from ...calls.run.protect import form_of
-from ...errors import Kind, OutcomeUnknownError, Severity, config_error, error_for, redact_value
+from ...failure import Kind, OutcomeUnknownError, Severity, config_error, error_for, redact_value
 from ...protocol.session_text import as_json
 from ..blocking import in_thread
 from ..context_guard import NEARLY_FULL
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ...calls.outcome import Outcome
-    from ...errors import Failure
+    from ...failure import Failure
     from ..tools.tool_calls import Tool
     from ..tools.toolbox import Toolbox
     from .journal import CallRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import RejectedError
+from ...failure import RejectedError
 from ..conditions import conditions
 from ..evidence import failure_in
 from ..guards import Guard, not_admitted
@@ -14,7 +14,7 @@ from .verdict import verdict_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...errors import Failure
+    from ...failure import Failure
     from ..frame import CallFrame
     from ..steps import Step
     from .state import CircuitState

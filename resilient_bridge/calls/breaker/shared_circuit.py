@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from ...errors import Failure
+from ...failure import Failure
 from ...world import REAL
 from ..names import SharedNames
 from ..rejections import CircuitOpenError

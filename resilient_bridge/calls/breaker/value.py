@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import attrs
 
-from ...errors.source_text import shown
-from ...errors.teaching import taught
+from ...failure.source_text import shown
+from ...failure.teaching import taught
 from ...values.backoff import Backoff
 from ...values.fields import (
     LONGEST,

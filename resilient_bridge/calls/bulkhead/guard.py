@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ...errors import RejectedError
+from ...failure import RejectedError
 from ...world.signal import Signal
 from ..frame import CURRENT, enclosing
 from ..guards import Guard, not_admitted

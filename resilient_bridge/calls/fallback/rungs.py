@@ -12,8 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ... import events
-from ...classification import failure_or_none
-from ...errors import Executed
+from ...failure import Executed, failure_or_none
 from ...telemetry import emit
 from ...values.what import add_note, matches_ended
 from ..conditions import Ask, conditions, knowing
@@ -26,7 +25,7 @@ from ..steps import CallOnce, Discard, Step
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ...errors import Failure
+    from ...failure import Failure
     from ..frame import Planned
     from .value import Fallback
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import attrs
 
-from ...errors.source_text import shown
+from ...failure.source_text import shown
 from ...values.fields import called, is_function, optional, path_of, refuse
 from ...values.fields import function as function_of
 from ...values.forms import takes
@@ -16,7 +16,7 @@ from ..layer import Layer
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
 
 
 @takes("functions", wanted="the names of functions")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import RejectedError
+from ...failure import RejectedError
 from ...transports.event_loop import running_loop
 from ..guards import Guard, not_admitted
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...classification.class_names import Named
-from ...errors import BridgeError, Category, Kind, number_in
+from ...failure import BridgeError, Category, Kind, number_in
+from ...failure.class_names import Named
 from ...values.backoff import Backoff
 from ...values.fields import is_tenacity
 from ...values.rule import most_specific
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Protocol
 
-    from ...errors import Failure, Stopped
+    from ...failure import Failure, Stopped
     from ...values.rule import Rule
     from .value import Retry
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
-from ...errors import config_error
+from ...failure import config_error
 from ..frame import CURRENT, leave_context, new_frame
 
 

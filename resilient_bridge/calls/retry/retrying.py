@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ... import events
-from ...errors import (
+from ...failure import (
     WHY_STOPPED,
     Failure,
     Record,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     import tenacity
 
-    from ...errors import Stopped
+    from ...failure import Stopped
     from ...values.rule import Rule
     from .budget_state import BudgetState
     from .planned import RepeatPlan

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...errors import is_limited
+from ...failure import is_limited
 from ..evidence import permission_for
 from ..frame import largest_cap, retries_around
 from ..names import SharedNames
@@ -18,7 +18,7 @@ from .decision import counter, further_calls, rule_key
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
     from ..frame import CallFrame
     from ..shared.ports import Question, SharedState
     from ..steps import Step

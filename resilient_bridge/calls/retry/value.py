@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import attrs
 
-from ...errors.source_text import shown
-from ...errors.taxonomy import Kind
+from ...failure.source_text import shown
+from ...failure.taxonomy import Kind
 from ...values.backoff import Backoff
 from ...values.fields import (
     as_seconds,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ...errors import Failure
+from ...failure import Failure
 from ..conditions import Ask, conditions, knowing, tenacity_state, wants_another
 from ..evidence import failure_in, keep_answer, proven
 from ..frame import report

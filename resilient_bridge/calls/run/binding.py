@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
-from ...errors import ConfigError, Failure, config_error
+from ...failure import ConfigError, Failure, config_error
 from ..results import RESULTS, Reading
 from ..retry.value import Retry
 from .plan import Plan

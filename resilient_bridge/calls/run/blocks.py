@@ -10,7 +10,7 @@ import asyncio
 import warnings
 from typing import TYPE_CHECKING
 
-from ...errors import config_error
+from ...failure import config_error
 from ...world import REAL
 from ..attempt import Attempt
 from ..evidence import leave_function

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ...classification.plain import PLAIN
+from ...failure.plain import PLAIN
 from ...values.fields import refuse
 from ..steps import settled
 from ..timeout.value import Timeout

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...classification.class_names import Named
-from ...errors import BridgeError
+from ...failure import BridgeError
+from ...failure.class_names import Named
 from ..bulkhead.value import Bulkhead
 from ..conditions import check_conditions, conditions
 from ..fallback.value import Fallback

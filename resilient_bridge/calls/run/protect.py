@@ -8,7 +8,7 @@ from functools import partial, update_wrapper
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
-from ...errors import config_error
+from ...failure import config_error
 from ...values.fields import is_function
 from ..states import States
 from .binding import Binding, Options

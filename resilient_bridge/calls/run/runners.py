@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...classification.plain import PLAIN
-from ...errors import RejectedError
+from ...failure import RejectedError
+from ...failure.plain import PLAIN
 from ...telemetry.hub import HUB
 from ...world import REAL
 from ..finished import block_finished, call_worked, rejected, tell_finished

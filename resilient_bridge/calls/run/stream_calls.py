@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ...errors import DeadlineExceededError, Executed, Record, attach
+from ...failure import DeadlineExceededError, Executed, Record, attach
 from ..evidence import failure_in
 from ..finished import stream_finished
 from ..first_item import StartedStream, starting, starting_async

@@ -13,7 +13,7 @@ import asyncio
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import Executed
+from ...failure import Executed
 from ...transports.event_loop import running_loop
 from ...world import REAL
 from ..frame import CURRENT

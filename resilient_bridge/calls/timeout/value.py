@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
-from ...errors.source_text import shown
-from ...errors.teaching import taught
+from ...failure.source_text import shown
+from ...failure.teaching import taught
 from ...values.fields import (
     LONGEST,
     Seconds,

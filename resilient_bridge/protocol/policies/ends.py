@@ -18,7 +18,7 @@ from ...values.forms import takes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ...errors import Failure
+    from ...failure import Failure
 
 
 Meaning: TypeAlias = Literal[
@@ -125,7 +125,7 @@ def by_rules(failure: Failure, ends: Iterable[End]) -> tuple[Failure, Meaning | 
 
 
 def _meaning(failure: Failure, means: Meaning) -> Failure:
-    from ...errors import Failure as Made  # here: most servers have no rules
+    from ...failure import Failure as Made  # here: most servers have no rules
 
     wait = failure.retry_after
     # By its status or close code it might be final: the rule knows better.
