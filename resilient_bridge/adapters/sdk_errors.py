@@ -69,8 +69,7 @@ def same_error_for(error: Any, base: type[Exception]) -> Any:
 
 def _copied(error: Any, base: Any, fields: dict[str, Any]) -> Any:
     """Return a copy of `error` with the base class `base`, and with `fields` below its own."""
-    own: Any = type(error)
-    kind = _both(own, base)
+    kind = _both(cast("Any", type(error)), base)
     made = kind.__base__.__new__(kind, error.failure)
     made.__dict__.update({**fields, **vars(error)})
     made.args = error.args
