@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import wrapt
 
-from ...calls.timeout.stream_limits import NO_LIMITS, limits_of_call
+from ...calls.ports import NO_LIMITS, limits_of_call
 from ...failure import Executed, Failure, error_for, stays_here
 from ..sdk_errors import package_of
 from .sdks import PACKAGES
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from typing import NoReturn, Self
 
-    from ...calls.timeout.stream_limits import StreamLimits
+    from ...calls.ports import StreamLimits
     from ...failure import BridgeError
 
     _ObjectProxy = wrapt.ObjectProxy[Any]

@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ...calls.run.protect import bind, form_of
-from ...calls.run.stream_calls import begin_held, broken_off
-from ...calls.states import States
+from ...calls.ports import States, bind, form_of, never_again, stream_broke
 from ...failure import BridgeError, config_error, stays_here
-from ..arguments import check_bytes, named
-from ..idempotency import Call, never_again, permission
+from ..arguments import Call, check_bytes, named, permission
 from .sdks import copied, is_page, sdk_of
 from .streams import AsyncItems, Items, Proxy, has, name_of
 
@@ -28,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Mapping
     from typing import NoReturn, Self
 
-    from ...calls.policy import Policy
-    from ...calls.results import Reading
-    from ..idempotency import Idempotent
+    from ...calls import Policy
+    from ...calls.ports import Reading
+    from ..arguments import Idempotent
     from .sdks import SDK
 
 
@@ -297,8 +294,7 @@ class Wrapping:
 
     def broken_off(self, protected: Any, error: Exception, request: object = None) -> None:
         """Report a stream that failed after its first item, which counts for the circuit."""
-        plan = protected.__binding__.plan
-        broken_off(plan, begin_held(plan), error)
+        stream_broke(protected, error)
         if isinstance(error, BridgeError):  # its Deadline, or an answer that was cut
             self.add_base(error, request=request)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...failure import class_name
 from ...failure.source_text import shown
-from ...telemetry.log import say
+from ...telemetry.hub import say
 from ...values.what import note_once
 
 
