@@ -15,8 +15,7 @@ import attrs
 
 from ..failure.teaching import RefusedUse, argument_error, refuse_arguments, refuse_use, taught
 from ..lazy_names import public
-from ..values.fields import check_flag, refuse
-from ..values.forms import takes
+from ..values.fields import check_flag, refuse, wants
 from .layer import Layer
 from .retry.value import Retry
 from .shared.ports import SharedState
@@ -91,13 +90,13 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
         kinds.append(kind)
 
 
-@takes("text", wanted="a name")
+@wants("a name")
 def _check_name(_: object, __: attrs.Attribute[Any], name: object) -> None:
     if name is not None and (not isinstance(name, str) or not name):
         refuse("Policy.name", "a name, or None", name)
 
 
-@takes("state", wanted="a redis:// URL, or env:NAME of one")
+@wants("a redis:// URL, or env:NAME of one")
 def _check_state(_: object, __: attrs.Attribute[Any], state: object) -> None:
     if state is not None and (isinstance(state, type) or not isinstance(state, SharedState)):
         refuse(

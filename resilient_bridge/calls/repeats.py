@@ -29,9 +29,8 @@ from ..failure import (
 from ..telemetry import emit
 from ..telemetry.event import QUIET_WAIT
 from ..telemetry.hub import HUB
-from ..values.backoff import Backoff
+from ..values.backoff import Backoff, as_wait
 from ..values.fields import is_tenacity
-from ..values.foreign import as_wait
 from ..values.what import add_note, ask, take_back
 from ..world import REAL
 from .attempt import ask_schedule

@@ -21,8 +21,7 @@ from ..failure import changed, config_error, is_known_code, number_in
 from ..failure.class_names import Named, meant
 from ..failure.source_text import shown
 from ..failure.taxonomy import Category, Kind
-from .fields import is_function, is_tenacity, path_of, refuse
-from .forms import takes
+from .fields import is_function, is_tenacity, path_of, refuse, wants
 
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def whats(*, of_tenacity: bool = False) -> Validator:
     `of_tenacity` lets one of tenacity's `retry=` objects stand for one.
     """
 
-    @takes("whats", wanted="failures")
+    @wants("failures")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         check_whats(path_of(instance, attribute), value, of_tenacity=of_tenacity)
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import attrs
 
 from ...failure.source_text import shown
-from ...values.fields import called, is_function, optional, path_of, refuse
+from ...values.fields import called, is_function, optional, path_of, refuse, wants
 from ...values.fields import function as function_of
-from ...values.forms import takes
 from ...values.what import What, as_whats, whats
 from ..layer import Layer
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from ...failure import Failure
 
 
-@takes("functions", wanted="the names of functions")
+@wants("the names of functions")
 def _check_ladder(
     instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]
 ) -> None:
@@ -39,7 +38,7 @@ def _as_rungs(value: Any) -> Any:
     )
 
 
-@takes("functions", wanted="true, false or names of the ladder")
+@wants("true, false or names of the ladder")
 def _check_may_have_run(instance: Fallback, attribute: attrs.Attribute[Any], value: object) -> None:
     if isinstance(value, bool):
         return
