@@ -76,6 +76,9 @@ class Fallback(Layer):
 
     usual_position: ClassVar[int | None] = 1
     conditions_in: ClassVar[tuple[str, ...]] = ("on",)
+    never_inside_retry: ClassVar[str] = (
+        "Fallback outside of Retry: inside, Retry would never see a failure"
+    )
 
     ladder: tuple[Callable[..., Any], ...] = attrs.field(validator=_check_ladder)
     on: tuple[What, ...] = attrs.field(default=(), converter=as_whats, validator=whats())

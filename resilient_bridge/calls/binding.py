@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
-from ...failure import ConfigError, Failure, config_error
-from ..results import RESULTS, Reading
-from ..retry.value import Retry
+from ..failure import ConfigError, Failure, config_error
 from .plan import Plan
+from .results import RESULTS, Reading
+from .retry.value import Retry
 
 
 if TYPE_CHECKING:
-    from ..explanation import Explanation
-    from ..frame import Form, Proofs
-    from ..states import States
+    from .explanation import Explanation
+    from .frame import Form, Proofs
     from .layers import HasLayers
+    from .states import States
 
 
 class Options(TypedDict, total=False):
@@ -130,7 +130,7 @@ class Binding:
 
         The result prints as text.
         """
-        from ..explanation import Explanation
+        from .explanation import Explanation
 
         plan = self.plan
         return Explanation.of(

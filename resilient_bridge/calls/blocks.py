@@ -10,20 +10,20 @@ import asyncio
 import warnings
 from typing import TYPE_CHECKING
 
-from ...failure import config_error
-from ...world import REAL
-from ..attempt import Attempt
-from ..evidence import leave_function
-from ..finished import block_finished
-from ..frame import CURRENT, CallFrame, leave_context
-from ..retry.refresh import Refresh
-from ..steps import Sleep
-from ..timeout.deadline import Deadline
-from ..timeout.guard import bound
-from ..tracing import TRACING, open_scope, within
-from .attempt_result import decide_next, exit_layers
+from ..failure import config_error
+from ..transports.event_loop import running_loop
+from ..world import REAL
+from .attempt import Attempt
 from .direct_calls import loop_plan
-from .retry_loop import run, run_async
+from .engine import refreshed
+from .engine_sync import refreshed_sync
+from .evidence import leave_function
+from .finished import block_finished
+from .frame import CURRENT, CallFrame, leave_context
+from .repeats import asked_of_all, decided, exit_layers, failure_of
+from .timeout.deadline import Deadline
+from .timeout.guard import bound
+from .tracing import TRACING, open_scope, within
 
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ..retry.retrying import Retrying
-    from ..states import States
-    from ..steps import Step
-    from ..tracing import CallScope
+    from ..failure import Failure
     from .direct_calls import Compiles
+    from .guards import Wait
     from .plan import Plan
-    from .retry_loop import Steps
+    from .repeats import Repeats
+    from .states import States
+    from .tracing import CallScope
 
 
 class _BlockFrame(CallFrame):
@@ -139,8 +139,12 @@ class Attempts:
                         yield BlockAttempt(block)
                     finally:
                         loop.give_back(block)
-                for step in loop.between(block):
-                    step.block()
+                if (again := loop.repeats_after(block)) is not None:
+                    if again.before is not None:
+                        refreshed_sync(again, block)
+                    again.first.waited += again.decision.wait
+                    _warn_of_loop(again.decision.wait)
+                    block.world.sleep(again.decision.wait)
         finally:
             loop.let_go()
 
@@ -164,8 +168,13 @@ class Attempts:
                         loop.give_back(block)
                 if loop.asking is not None:
                     await loop.asked(*loop.asking)
-                for step in loop.between(block):
-                    await step.suspend()
+                if (again := loop.repeats_after(block)) is not None:
+                    if again.before is not None:
+                        await refreshed(again, block)
+                    again.first.waited += again.decision.wait
+                    if again.decision.wait > 0:
+                        running_loop("Retry")
+                    await block.world.asleep(again.decision.wait)
         finally:
             loop.let_go()
 
@@ -184,8 +193,10 @@ class _Loop:
         self.is_async = is_async
         # What has to be waited for before a failed attempt is decided on: in a task not where its block ends, which cannot wait, but before
         # the next turn.
-        self.asking: tuple[Steps, Step, _BlockFrame, BaseException] | None = None
-        self.retrying: Retrying | None = None
+        self.asking: (
+            tuple[Wait, _BlockFrame, BaseException, BaseException | None, Failure | None] | None
+        ) = None
+        self.repeats: Repeats | None = None
         self.is_done = False
         self.is_counted = False
         self.scope: CallScope | None = None
@@ -214,11 +225,11 @@ class _Loop:
                 self._first,
                 last.deadline_at,
             )
-            block.failure = None if self.retrying is None else self.retrying.history[-1]
+            block.failure = None if self.repeats is None else self.repeats.history[-1]
         self._last = block
         return block
 
-    def waits(self, block: _BlockFrame) -> Iterator[Step]:
+    def waits(self, block: _BlockFrame) -> Iterator[Wait]:
         """Enter every layer; yield the waits."""
         plan = self.plan
         for guard in plan.outer:
@@ -245,55 +256,69 @@ class _Loop:
         """Handle the end of a block; return whether its error ends here."""
         if error is None:
             error = exit_layers(self.plan.exits, block, None)
-            if error is None and self.retrying is not None:
-                self.retrying.recovered(block)
+            if error is None and self.repeats is not None:
+                self.repeats.recovered(block)
             self._over(error)
             if error is not None:
                 raise error
             return False
-        steps = decide_next(self.plan, self._first or block, block, error, None, self.retrying)
+        first, outside = self._first or block, exit_layers(self.plan.exits, block, error)
         try:
-            if self.is_async:
-                try:
-                    self.asking = steps, next(steps), block, error
-                except StopIteration as end:
-                    return self._settled(block, error, *end.value)
+            failure = failure_of(self.plan, block, outside)
+            wait = asked_of_all(self.plan, first, block, failure, is_asked_for=False)
+            if wait is not None and self.is_async:
+                self.asking = wait, block, error, outside, failure
                 return True
-            return self._settled(block, error, *run(steps))
+            if wait is not None:
+                wait.block()
+            return self._decided(block, error, outside, failure)
         finally:
-            del error, steps  # an error must not be held by a frame that it holds
+            del error, outside  # an error must not be held by a frame that it holds
 
     async def asked(
-        self, steps: Steps, step: Step, block: _BlockFrame, error: BaseException
+        self,
+        wait: Wait,
+        block: _BlockFrame,
+        error: BaseException,
+        outside: BaseException | None,
+        failure: Failure | None,
     ) -> None:
-        """Wait for the answers, and decide about the ended block; raise the loop's final error."""
+        """Wait for an answer, and decide about the ended block; raise the loop's final error."""
         self.asking = None
         try:
-            if not self._settled(block, error, *await run_async(steps, step)):
+            await wait.suspend()
+            if not self._decided(block, error, outside, failure):
                 raise error
         finally:
-            del error
+            del error, outside
 
-    def _settled(
+    def _decided(
         self,
         block: _BlockFrame,
         error: BaseException,
-        retrying: Retrying | None,
-        ending: BaseException | None,
+        outside: BaseException | None,
+        failure: Failure | None,
     ) -> bool:
-        """Return whether the failed block repeats; if not, `error` or another is raised."""
-        if retrying is not None:
-            self.retrying = retrying
-            return True
+        """Return whether the failed block repeats; if not, `error` or another is raised.
+
+        `outside` is the error as the layers of the block have turned it.
+        """
+        plan, first = self.plan, self._first or block
+        ending: BaseException | None = None
         try:
+            self.repeats, ending = decided(plan, first, block, outside, None, failure, False)
+            if self.repeats is not None:
+                return True
             ending = ending or error
-            leave_function(self.plan, self._first or block, block, ending)
+            leave_function(plan, first, block, ending)
             self._over(ending)
             if ending is error:
                 return False
             raise ending
         finally:
-            del ending, error
+            if plan.tokens is not None:
+                plan.tokens.settle_up(first)
+            del ending, error, outside
 
     def not_admitted_block(self, block: _BlockFrame, error: BaseException) -> None:
         """Handle a rejected attempt: repeat it like any other failure, or raise the rejection."""
@@ -306,17 +331,9 @@ class _Loop:
         if not block.was_entered:
             exit_layers(self.plan.exits, block, None)
 
-    def between(self, block: _BlockFrame) -> Iterator[Step]:
-        """Yield the waits before the next attempt, if one follows."""
-        if self.is_done or not block.was_entered or (again := self.retrying) is None:
-            return
-        if again.before is not None:
-            yield Refresh(again.before, again, block)
-        wait = again.decision.wait
-        again.first.waited += wait
-        if not self.is_async:
-            _warn_of_loop(wait)
-        yield Sleep(block.world, wait)
+    def repeats_after(self, block: _BlockFrame) -> Repeats | None:
+        """Return the story that says how long to wait for the next attempt, if one follows."""
+        return None if self.is_done or not block.was_entered else self.repeats
 
     def _over(self, error: BaseException | None) -> None:
         self.is_done = True
@@ -340,7 +357,7 @@ class _Loop:
                 block.loop = None
         if self._first is not None and self._first.run is not None:
             self._first.run.close()
-        self._first = self._last = self.retrying = self.asking = None
+        self._first = self._last = self.repeats = self.asking = None
 
 
 def _warn_of_loop(wait: float) -> None:

@@ -12,16 +12,17 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ...failure import DeadlineExceededError, Executed, Record, attach
-from ..evidence import failure_in
-from ..finished import stream_finished
-from ..first_item import StartedStream, starting, starting_async
-from ..frame import CURRENT, CallFrame
-from ..frame import new_frame as begin_attempt
-from ..timeout.stream_limits import NO_LIMITS
-from ..tracing import open_scope, within
-from .attempt_result import exit_layers
-from .runners import protect_async, protect_sync
+from ..failure import DeadlineExceededError, Executed, Record, attach
+from .engine import protect_async
+from .engine_sync import protect_sync
+from .evidence import failure_in
+from .finished import stream_finished
+from .first_item import StartedStream, starting, starting_async
+from .frame import CURRENT, CallFrame
+from .frame import new_frame as begin_attempt
+from .repeats import exit_layers
+from .timeout.stream_limits import NO_LIMITS
+from .tracing import open_scope, within
 
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ..steps import Step
     from .binding import Binding
+    from .guards import Wait
     from .plan import Plan
 
 
@@ -50,7 +51,7 @@ class _Stream:
         self.scope = None if self.held.world.is_disabled else open_scope(self.plan)
         self.opened: StartedStream | None = None
 
-    def waits(self) -> Generator[Step, None, None]:
+    def waits(self) -> Generator[Wait, None, None]:
         """Enter the layers that last as long as the stream; yield the waits."""
         for guard in () if self.held.world.is_disabled else self.plan.held:
             if (wait := guard.enter(self.held)) is not None:

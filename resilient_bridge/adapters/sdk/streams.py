@@ -1,7 +1,11 @@
-"""The proxies of started streams, and the base of all proxies of `wrap`.
+"""The proxies of started streams, the end of a model's answer, and the base of all proxies of `wrap`.
 
 Rule: an item is passed on unchanged. A failure after the first item counts for the circuit, and so
-does a truncated answer.
+does a truncated answer: a proxy on the way may close a connection without an error. A stream is
+truncated only if it has begun an answer in a format that is known here.
+
+An answer of chat completions ends with a `finish_reason`, or with the `[DONE]` that openai's
+clients hide. Where `[DONE]` cannot be observed, no stream of them counts as truncated.
 """
 
 from __future__ import annotations
@@ -12,15 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 import wrapt
 
 from ...calls.ports import NO_LIMITS, limits_of_call
-from ...failure import stays_here
-from .model_streams import Ending
+from ...failure import Executed, Failure, error_for, stays_here
+from ..sdk_errors import package_of
+from .sdks import PACKAGES
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from typing import NoReturn, Self
 
     from ...calls.ports import StreamLimits
+    from ...failure import BridgeError
 
     _ObjectProxy = wrapt.ObjectProxy[Any]
 else:
@@ -29,11 +35,20 @@ else:
 
 _NOTHING: Final = object()
 _TO_THE_END: Final = ("get_final_", "until_done")  # methods of a stream that read all of it
+_LAST_EVENTS: Final = frozenset(
+    {"message_stop", "response.completed", "response.incomplete", "response.failed", "error"}
+)
+_NO_REASONS: Final = (None, "FINISH_REASON_UNSPECIFIED")
 
 
 def has(value: object, name: str) -> bool:
     """Return whether a value's class has an attribute: Python looks up special methods there."""
     return hasattr(type(value), name)
+
+
+def name_of(kind: type) -> str:
+    """Return the name of a class with its package: "openai.AsyncOpenAI"."""
+    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
 
 
 class Proxy(_ObjectProxy):
@@ -46,6 +61,91 @@ class Proxy(_ObjectProxy):
 
     def __copy__(self) -> Any:
         stays_here(self.__wrapped__)
+
+
+# ---- the end of a model's answer -----------------------------------------------------------------
+
+
+class Ending:
+    """Records from the items of one stream whether its answers have ended."""
+
+    __slots__ = ("_finished", "_marks", "_started")
+
+    def __init__(self, stream: object = None) -> None:
+        """Watch `stream`, which has returned no item yet; None: watch only the items."""
+        # By number: a request may ask for several answers at once.
+        self._started: set[int] = set()
+        self._finished: set[int] = set()
+        self._marks = _marks_of(stream)
+
+    def inspected(self, item: Any) -> Any:
+        """Return an item of the stream after inspecting it."""
+        if package_of(item) in PACKAGES:
+            self._look(item)
+        return item
+
+    def _look(self, item: Any) -> None:
+        kind = getattr(item, "type", None)
+        if kind == "chunk":  # an event of openai's `stream()`, around the model's output
+            item, kind = getattr(item, "chunk", None), None
+        if isinstance(kind, str):
+            if kind in _LAST_EVENTS:
+                self._finished.add(0)
+            elif kind == "message_start" or kind.startswith("response."):
+                self._started.add(0)
+            return
+        choices: Any = self._marks and getattr(item, "choices", None)
+        for index, answer in enumerate(choices or getattr(item, "candidates", None) or ()):
+            number = getattr(answer, "index", None) or index
+            unfinished = getattr(answer, "finish_reason", None) in _NO_REASONS
+            (self._started if unfinished else self._finished).add(number)
+
+    def cut(self) -> BridgeError | None:
+        """Return the error of a truncated stream, once; None if it is complete or unknown."""
+        if self._started <= self._finished or (self._marks is not None and self._marks.are_done):
+            return None
+        self._started.clear()
+        message = "the stream ended before the answer did: what was handed out is a part of it"
+        return error_for(Failure.of("CONN_RESET", message, executed=Executed.MAYBE))
+
+
+class _Marks:
+    """A wrapper of an openai stream's decoder that records whether `[DONE]` was an event."""
+
+    def __init__(self, decoder: Any) -> None:
+        self._decoder = decoder
+        self.are_done = False
+
+    def iter_bytes(self, source: Iterator[bytes]) -> Iterator[Any]:
+        for event in self._decoder.iter_bytes(source):
+            self.are_done = self.are_done or event.data.startswith("[DONE]")
+            yield event
+
+    async def aiter_bytes(self, source: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for event in self._decoder.aiter_bytes(source):
+            self.are_done = self.are_done or event.data.startswith("[DONE]")
+            yield event
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decoder, name)
+
+
+def _marks_of(stream: object) -> _Marks | None:
+    """Wrap the decoder of a stream in `_Marks` and return that.
+
+    None if it has no decoder that can be wrapped.
+    """
+    # openai's `stream()` wraps one of the plain kind
+    stream = getattr(stream, "_raw_stream", stream)
+    decoder = getattr(stream, "_decoder", None)
+    if package_of(stream) != "openai" or not hasattr(decoder, "iter_bytes"):
+        return None
+    marks = _Marks(decoder)
+    stream._decoder = marks  # type: ignore[attr-defined]  # noqa: SLF001
+    return marks
+
+
+# ---- started streams -----------------------------------------------------------------------------
 
 
 class _StartedProxy(Proxy):
@@ -131,7 +231,7 @@ class AsyncItems(_StartedProxy):
     async def __anext__(self) -> Any:
         first, self._self_first = self._self_first, _NOTHING
         if first is not _NOTHING:
-            return self._self_ending.heard(first)
+            return self._self_ending.inspected(first)
         try:
             item = await self._self_limits.item(partial(anext, self.__wrapped__))
         except StopAsyncIteration:
@@ -140,7 +240,7 @@ class AsyncItems(_StartedProxy):
         except Exception as error:
             self._self_report(error)
             raise
-        return self._self_ending.heard(item)
+        return self._self_ending.inspected(item)
 
     async def __aenter__(self) -> Self:
         return self
@@ -185,7 +285,7 @@ class Items(_StartedProxy):
     def __next__(self) -> Any:
         first, self._self_first = self._self_first, _NOTHING
         if first is not _NOTHING:
-            return self._self_ending.heard(first)
+            return self._self_ending.inspected(first)
         try:
             item = self._self_limits.next(partial(next, self.__wrapped__))
         except StopIteration:
@@ -194,7 +294,7 @@ class Items(_StartedProxy):
         except Exception as error:
             self._self_report(error)
             raise
-        return self._self_ending.heard(item)
+        return self._self_ending.inspected(item)
 
     def __enter__(self) -> Self:
         return self

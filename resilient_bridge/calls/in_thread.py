@@ -12,10 +12,10 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ... import events
-from ...telemetry import emit
-from ..frame import CURRENT
-from ..timeout.guard import deadline_passed, timed_out
+from .. import events
+from ..telemetry import emit
+from .frame import CURRENT
+from .timeout.guard import deadline_passed, timed_out
 
 
 if TYPE_CHECKING:

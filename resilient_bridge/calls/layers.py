@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, cast
 
-from ...values.fields import refuse
-from ..breaker.circuits import CIRCUITS
-from ..breaker.guard import BreakerGuard
-from ..breaker.value import Breaker
-from ..bulkhead.guard import BulkheadGuard
-from ..bulkhead.state import BULKHEADS
-from ..bulkhead.value import Bulkhead
-from ..rate_limit.guard import RateGuard
-from ..rate_limit.state import RATES
-from ..rate_limit.value import RateLimit
-from ..timeout.deadline import Deadline
-from ..timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
-from ..timeout.value import Timeout
+from ..values.fields import refuse
+from .breaker.circuits import CIRCUITS
+from .breaker.guard import BreakerGuard
+from .breaker.value import Breaker
+from .bulkhead.guard import BulkheadGuard
+from .bulkhead.state import BULKHEADS
+from .bulkhead.value import Bulkhead
+from .rate_limit.guard import RateGuard
+from .rate_limit.state import RATES
+from .rate_limit.value import RateLimit
+from .timeout.deadline import Deadline
+from .timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
+from .timeout.value import Timeout
 
 
 if TYPE_CHECKING:
-    from ..breaker.shared_circuit import SharedCircuit
-    from ..breaker.state import CircuitState
-    from ..frame import Form
-    from ..guards import Guard
-    from ..layer import Layer
-    from ..shared.ports import SharedState
-    from ..states import States
+    from .breaker.shared_circuit import SharedCircuit
+    from .breaker.state import CircuitState
+    from .frame import Form
+    from .guards import Guard
+    from .layer import Layer
+    from .shared.ports import SharedState
+    from .states import States
 
     class HasLayers(Protocol):
         """The part of a Policy that a plan is made from."""
@@ -48,7 +48,7 @@ def guard_of(
         circuit = states.state(CIRCUITS, layer, policy.state)
         if circuit.is_shared:
             # imported here: most processes share nothing
-            from ..breaker.shared_circuit import SharedBreakerGuard
+            from .breaker.shared_circuit import SharedBreakerGuard
 
             return SharedBreakerGuard(cast("SharedCircuit", circuit), layer, named)
         return BreakerGuard(circuit, layer, named)

@@ -8,40 +8,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...failure import BridgeError
-from ...failure.class_names import Named
-from ..bulkhead.value import Bulkhead
-from ..conditions import check_conditions, conditions
-from ..fallback.value import Fallback
-from ..guards import CircuitAsked, Guard
-from ..layer_order import only
-from ..results import RESULTS
-from ..retry.budgets import BUDGETS
-from ..retry.decision import Matcher, asks_result, sits_out_circuits
-from ..retry.pause import NO_PAUSE, PauseGuard
-from ..retry.planned import RepeatPlan
-from ..retry.value import Retry
-from ..timeout.guard import TimeoutGuard
-from ..timeout.timers import Timers
-from ..timeout.value import Timeout
+from ..failure import BridgeError
+from ..failure.class_names import Named
+from .bulkhead.value import Bulkhead
+from .conditions import check_conditions, conditions
+from .fallback.value import Fallback
+from .frame import Planned
+from .guards import CircuitAsked, Guard
+from .layer_order import only
 from .layers import for_thread, guard_of
+from .results import RESULTS
+from .retry.budgets import BUDGETS
+from .retry.decision import Matcher, asks_result, sits_out_circuits
+from .retry.pause import NO_PAUSE, PauseGuard
+from .retry.value import Retry
+from .timeout.guard import TimeoutGuard
+from .timeout.timers import Timers
+from .timeout.value import Timeout
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
-    from ..frame import Form, Proofs
-    from ..results import Reading
-    from ..retry.shared_budget import SharedBudget
-    from ..states import States
+    from .frame import Form, Proofs
     from .layers import HasLayers
+    from .results import Reading
+    from .retry.refresh import RefreshLock
+    from .retry.shared_budget import SharedBudget
+    from .states import States
 
 
 NO_RETRY: Final = Matcher(Retry(attempts=1))
 
 
-class Plan(RepeatPlan):
+class Plan(Planned):
     """The layers of one policy around one function. Read-only once it is made."""
 
     __slots__ = (
@@ -61,6 +62,7 @@ class Plan(RepeatPlan):
         "guards",
         "held",
         "idempotent",
+        "is_asking",
         "is_short",
         "key",
         "leave",
@@ -111,7 +113,7 @@ class Plan(RepeatPlan):
         if self.budget is not None and self.budget.is_shared:
             self.tokens = cast("SharedBudget", self.budget)
         self.thread_timeout: Timeout | None = None
-        self.refresh_locks = {}
+        self.refresh_locks: dict[int, RefreshLock] = {}
         self.logged = states.logged
         self.held: tuple[Guard, ...] = ()
         before, around, inner = self._cut(policy, states, form)
@@ -135,6 +137,8 @@ class Plan(RepeatPlan):
         self.asks = form in ("async", "async_stream") and (
             self.asks_result or any(conditions(layer) for layer in policy.layers)
         )
+        # Whether an answer is needed before a failed attempt is decided on.
+        self.is_asking = self.asks or self.tokens is not None
         sits_out = self.retry is not None and sits_out_circuits(self.retry)
         self.circuits: tuple[CircuitAsked, ...] = ()
         if self.retry is not None and not sits_out:

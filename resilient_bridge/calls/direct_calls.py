@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ...failure.plain import PLAIN
-from ...values.fields import refuse
-from ..steps import settled
-from ..timeout.value import Timeout
+from ..failure.plain import PLAIN
+from ..values.fields import refuse
 from .binding import Binding
 from .plan import Plan
 from .protect import PROTECT, form_of, label_of
+from .results import settled
+from .timeout.value import Timeout
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..states import States
     from .layers import HasLayers
+    from .states import States
 
     class Compiles(HasLayers, Protocol):
         """A Policy, as its `call` and `attempts` see it."""

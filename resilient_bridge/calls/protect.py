@@ -8,18 +8,19 @@ from functools import partial, update_wrapper
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
-from ...failure import config_error
-from ...values.fields import is_function
-from ..states import States
+from ..failure import config_error
+from ..values.fields import is_function
 from .binding import Binding, Options
-from .runners import protect_async, protect_sync
+from .engine import protect_async
+from .engine_sync import protect_sync
+from .states import States
 from .stream_calls import protect_async_stream, protect_stream
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..frame import Form
+    from .frame import Form
     from .layers import HasLayers
 
 

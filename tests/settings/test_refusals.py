@@ -1,0 +1,21 @@
+"""The text of each refusal of a wrong value is what the file refusals.txt says, to the byte: people search for these texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.settings.refusals import GOLDEN, rows
+
+
+def test_each_wrong_value_is_refused_in_the_same_words():
+    """By constructors and by `load`; a value that is accepted now is missing here, and one that no longer is, too many."""
+    now, before = rows(), GOLDEN.read_text().splitlines()
+    missing = [row for row in before if row not in set(now)]
+    new = [row for row in now if row not in set(before)]
+    if missing or new:
+        pytest.fail(
+            "\n".join(
+                ["before:", *missing[:9], "now:", *new[:9], f"{len(missing)} gone, {len(new)} new"]
+            )
+        )
+    assert now == before
