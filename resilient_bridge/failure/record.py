@@ -1,4 +1,4 @@
-"""The record of the attempts behind an exception, stored on the exception itself.
+"""What is stored on the exception itself: the record of the attempts behind it, and notes.
 
 Rule: writing the record never fails and never changes the exception's class; reading returns our
 record or None.
@@ -6,6 +6,7 @@ record or None.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
@@ -93,3 +94,25 @@ def record_of(error: BaseException) -> Record | None:
     except Exception:  # noqa: BLE001 (a class may hide its dictionary)
         return None
     return record if isinstance(record, Record) else None
+
+
+def note_once(error: BaseException, note: str) -> bool:
+    """Add a note to an error, if it does not have it yet; return whether it was added."""
+    with suppress(Exception):  # an exception may refuse notes, or hide those that it has
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+            return True
+    return False
+
+
+def take_back(error: BaseException, note: str) -> None:
+    """Remove the note of an earlier call that raised the same object.
+
+    Notes must not pile up on a constant.
+    """
+    try:
+        notes: list[str] = error.__notes__
+        if note in notes:
+            notes.remove(note)
+    except Exception:  # noqa: BLE001 (none yet, or a class that hides them)
+        return

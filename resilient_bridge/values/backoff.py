@@ -14,19 +14,9 @@ import attrs
 
 from ..failure.source_text import shown
 from ..failure.teaching import TeachesNames, refuse_use, taught
+from ..failure.what import is_tenacity
 from ..world import current_world
-from .fields import (
-    LONGEST,
-    Seconds,
-    Value,
-    as_float,
-    as_seconds,
-    is_number,
-    is_tenacity,
-    number,
-    one_of,
-    refuse,
-)
+from .fields import LONGEST, Seconds, Value, as_float, as_seconds, is_number, number, one_of, refuse
 from .forms import takes
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .fields import is_function, path_of, refuse
+from ..failure.what import is_function
+from .fields import path_of, refuse
 from .forms import takes
 
 

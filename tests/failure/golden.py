@@ -41,8 +41,8 @@ from resilient_bridge.failure import (
     classify_error_payload,
     error_for,
     exit_finding,
+    matches,
 )
-from tests.internals.values import matches
 
 
 ROWS = Path(__file__).with_name("golden_rows.json")

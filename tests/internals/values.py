@@ -11,6 +11,5 @@ __getattr__ = lazily(
         "backoff": "spread",
         "fields": "Value as_seconds count one_of short_seconds shown",
         "forms": "Form form_of",
-        "what": "matches",
     },
 )

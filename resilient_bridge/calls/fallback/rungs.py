@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ... import events
 from ...failure import Executed, failure_or_none
+from ...failure.what import add_note, matches_ended
 from ...telemetry import emit
-from ...values.what import add_note, matches_ended
 from ..conditions import Ask, conditions, knowing
 from ..evidence import keep_answer, proven
 from ..first_item import starting, starting_async

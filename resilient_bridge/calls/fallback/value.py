@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import attrs
 
 from ...failure.source_text import shown
-from ...values.fields import called, is_function, optional, path_of, refuse
+from ...failure.what import What, is_function
+from ...values.fields import called, optional, path_of, refuse
 from ...values.fields import function as function_of
 from ...values.forms import takes
-from ...values.what import What, as_whats, whats
+from ...values.rule import as_whats, whats
 from ..layer import Layer
 
 

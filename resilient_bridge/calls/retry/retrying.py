@@ -25,13 +25,13 @@ from ...failure import (
     number_in,
     record_of,
 )
+from ...failure.record import take_back
+from ...failure.what import add_note, ask, is_tenacity
 from ...telemetry import emit
 from ...telemetry.event import QUIET_WAIT
 from ...telemetry.hub import HUB
 from ...values.backoff import Backoff
-from ...values.fields import is_tenacity
 from ...values.foreign import as_wait
-from ...values.what import add_note, ask, take_back
 from ..attempt import ask_schedule
 from ..evidence import failure_in, keep, may_have_started, permission_for, record_inside
 from ..finished import rejected
