@@ -290,7 +290,7 @@ def rank(
     if isinstance(what, type | Named):
         if classes is None:
             return None if failure is None else _class_rank(what, failure)
-        return _nearest(what, [(_CLASS, cls) for cls in classes], ordinary=True)
+        return _nearest(what, [(_CLASS, cls) for cls in classes])
     if failure is None:
         return None
     if isinstance(what, Category):
@@ -351,12 +351,9 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def _nearest(
-    what: type | Named, classes: Iterable[tuple[int, type[Any]]], *, ordinary: bool = False
+    what: type | Named, classes: Iterable[tuple[int, type[Any]]]
 ) -> tuple[int, int] | None:
-    """Return how closely a class fits the nearest of some classes, each with its tier.
-
-    `ordinary`: Exception is a base class like any other.
-    """
+    """Return how closely a class fits the nearest of some classes, each with its tier."""
     found = [
         (tier if number == 0 else _BASE_CLASS, number)
         for tier, cls in classes
@@ -365,7 +362,7 @@ def _nearest(
     if not found:
         return None
     tier, number = min(found)
-    return (_ANYTHING if not ordinary and _is_anything(what) else tier), number
+    return (_ANYTHING if _is_anything(what) else tier), number
 
 
 def _is_anything(what: type | Named) -> bool:
