@@ -16,6 +16,8 @@ from .taxonomy import Executed, Kind
 
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .failure import Failure, Stopped
 
 ATTRIBUTE: Final = "__resilience__"
@@ -83,17 +85,27 @@ def attach(error: BaseException, record: Record | None) -> bool:
     return True
 
 
-def record_of(error: BaseException) -> Record | None:
-    """Return the record stored on the exception, or None.
+def attributes_of(error: BaseException) -> Mapping[str, Any]:
+    """Return the attributes stored on an exception itself; none if its class hides them.
 
     Never raises and runs no code of the exception's class.
     """
     try:
         held: dict[str, Any] = object.__getattribute__(error, "__dict__")
-        record = held.get(ATTRIBUTE)
     except Exception:  # noqa: BLE001 (a class may hide its dictionary)
-        return None
+        return {}
+    return held if type(held) is dict else {}
+
+
+def record_in(attributes: Mapping[str, Any]) -> Record | None:
+    """Return the record among the attributes of an exception, or None."""
+    record = attributes.get(ATTRIBUTE)
     return record if isinstance(record, Record) else None
+
+
+def record_of(error: BaseException) -> Record | None:
+    """Return the record stored on the exception, or None."""
+    return record_in(attributes_of(error))
 
 
 def note_once(error: BaseException, note: str) -> bool:

@@ -229,7 +229,33 @@ def matches(these: Iterable[Any], failure: Failure) -> bool:
 
     A tenacity object fits none, because it needs tenacity's own state.
     """
-    return any(rank(what, failure) is not None for what in these)
+    for what in these:  # noqa: SIM110 -- a generator would double the price of a failed attempt's question
+        if _fits(what, failure):
+            return True
+    return False
+
+
+def _fits(what: Any, failure: Failure) -> bool:
+    """Return whether `rank` has an answer; of the most usual ones it is found without ranking."""
+    sort = type(what)
+    if sort is Kind:
+        return failure.kind is what
+    if sort is Category:
+        return failure.category is what
+    if sort is str:
+        return bool(failure.code == what)
+    if sort is type:
+        cause = failure.cause
+        if cause is not None and _is_below(what, type(cause)):
+            return True
+        if not issubclass(type(cause), BaseExceptionGroup):
+            return _is_below(what, error_class(failure))
+    return rank(what, failure) is not None
+
+
+_is_below: Final[Callable[[type, type], bool]] = (
+    type.__subclasscheck__
+)  # by bases alone, whatever a metaclass says
 
 
 def matches_safely(these: Iterable[Any], failure: Failure) -> bool:
