@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 OURS = "resilient-bridge"  # other relays would have to be installed
 ARGUMENTS = {  # of the comparison the rows without servers and waits
     "comparison": ["--quick", "--rows", "first_wait,effects,success,repeat"],
+    "lines": ["--small"],
     "mcp_latency": ["1", OURS],
     "mcp_relays": ["--only", OURS, "--scenario", "features"],
     "reconnect_storms": ["1", "--small"],

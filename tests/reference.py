@@ -16,13 +16,7 @@ from resilient_bridge.bridge import Dialect
 from resilient_bridge.failure import classify_close
 from tests.internals.failure import EXITS, status_finding
 from tests.internals.protocol import LossAction, meaning
-from tests.internals.telemetry import (
-    alert_events,
-    call_events,
-    debug_events,
-    link_events,
-    work_events,
-)
+from tests.internals.telemetry import link_events, work_events
 
 from .reference_executed import executed_page
 from .reference_layout import mermaid, page, table
@@ -339,7 +333,7 @@ def records() -> list[type[events.Event]]:
     """The event classes, in the order of the source."""
     return [
         value
-        for room in (link_events, call_events, alert_events, debug_events, work_events)
+        for room in (link_events, work_events)
         for value in vars(room).values()
         if inspect.isclass(value)
         and issubclass(value, events.Event)

@@ -208,14 +208,6 @@ def mark_around(first: CallFrame, mark: object) -> None:
         around = enclosing(around)
 
 
-def count_request() -> None:
-    """Count a request that is sent: for the attempt in progress and for those around it."""
-    attempt: CallFrame | None = CURRENT.get()
-    while attempt is not None and attempt is not ROOT:
-        attempt.requests += 1
-        attempt = enclosing(attempt)
-
-
 # ---- nested policies: the innermost retries, and its attempts count for those around it --------
 
 
@@ -231,15 +223,6 @@ def retries_around(first: CallFrame) -> tuple[CallFrame, ...]:
             found.append(around)
         around = enclosing(around)
     return tuple(found)
-
-
-def is_retried_around() -> bool:
-    """Return whether the code that runs is inside of an attempt of a policy with a Retry."""
-    around = CURRENT.get()
-    return around is not ROOT and (
-        (around.plan is not None and around.plan.attempts is not None)
-        or bool(retries_around(around))
-    )
 
 
 def largest_cap(attempts: object, around: tuple[CallFrame, ...]) -> int | None:

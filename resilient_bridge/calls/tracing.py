@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..failure import config_error
-from ..telemetry.log import say
+from ..telemetry.hub import say
 from .retry.pause import PAUSED, Pause
 
 

@@ -21,7 +21,7 @@ from ..protocol.policies import Dialect, Heartbeat, Reconnect, Replay
 from ..protocol.recognition import fitting
 from ..telemetry import listen
 from ..telemetry.events import BridgeState
-from ..telemetry.log import muted
+from ..telemetry.hub import muted
 from ..values.backoff import Backoff
 from .doctor_journal import Connection, Entry, Probe
 from .doctor_taps import Journal, WatchedClient

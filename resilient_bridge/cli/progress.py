@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from .. import events
 from ..failure import redact
 from ..telemetry import listen
-from ..telemetry.log import muted
+from ..telemetry.hub import muted
 from ..world import REAL
 from .status_line import StatusLine
 from .terminal import can_be_cleared, columns

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..calls.policy import Policy
+from ..calls import Policy
 from ..failure import config_error, has_mix, hides
 from ..lazy_names import public
 from ..presets import default
@@ -16,7 +16,9 @@ from ..protocol.policies.dialect import Dialect
 
 
 if TYPE_CHECKING:
-    from ..calls.policy import EnvironmentSource, SettingsSource
+    from collections.abc import Container
+
+    from ..calls.ports import EnvironmentSource, SettingsSource
 
 
 _LONGEST_NAME: Final = 100
@@ -249,8 +251,8 @@ def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill:
         raise config_error("BridgeClient.token", wanted, "one that does not")
 
 
-def shown(url: str) -> str:
-    """Return scheme, host and path of a URL, for reprs and messages.
+def shown(url: str, schemes: Container[str] = ("ws", "wss")) -> str:
+    """Return scheme, host and path of a URL of one of these schemes, for reprs and messages.
 
     "<url>" for what cannot be parsed with certainty.
     """
@@ -260,7 +262,7 @@ def shown(url: str) -> str:
     except ValueError:
         return "<url>"
     if (
-        parts.scheme not in {"ws", "wss"}
+        parts.scheme not in schemes
         or not parts.hostname
         or "@" in parts.path
         or not url.isprintable()

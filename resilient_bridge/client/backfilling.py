@@ -6,8 +6,7 @@ import asyncio
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
-from ..calls.policy import Policy
-from ..calls.retry.value import Retry
+from ..calls import Policy, Retry
 from ..failure import ConfigError, PositionGoneError, ProtocolError, config_error
 from .cancelled import is_ours
 

@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 
 from .. import __version__
-from ..calls.retry.budgets import BUDGETS
+from ..calls.ports import BUDGETS
 from ..failure import redact
 from ..telemetry.alerts import standing_alerts
 from ..telemetry.events import BridgeState
-from ..telemetry.open_links import open_links
+from ..telemetry.hub import open_links
 from ..world import current_world
-from .readings import known_circuits
+from .exporter import known_circuits
 
 
 _Scope: TypeAlias = MutableMapping[str, Any]

@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..failure import config_error, redact
 from ..failure.extras import how_to_install
-from ..telemetry.instruments import ERRORS, INSTRUMENTS, Instrument
-from ..telemetry.measures import Measurement
-from .exporter import Exporter
-from .readings import NamedCircuits, readings
-from .series import checked_options
+from ..telemetry.metrics import ERRORS, INSTRUMENTS, Instrument, Measurement
+from .exporter import Exporter, NamedCircuits, checked_options, readings
 
 
 if TYPE_CHECKING:

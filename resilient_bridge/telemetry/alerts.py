@@ -16,8 +16,7 @@ from ..locks import new_lock
 from ..world import current_world
 from .alert_state import AlertState
 from .hub import emit, listen
-from .instruments import CALLS, DROPS, ERRORS, HOOKS, RECONNECTS
-from .measures import Measures
+from .metrics import CALLS, DROPS, ERRORS, HOOKS, RECONNECTS, Measures
 
 
 if TYPE_CHECKING:
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..failure import Failure
-    from .alert_events import AlertChanged, AlertLevel, AlertRule
     from .alert_state import Change
     from .event import Event
+    from .work_events import AlertChanged, AlertLevel, AlertRule
 
     Thresholds = tuple[float, float] | None
     """The values above which a warning and a critical alert are raised; None: never."""
@@ -239,7 +238,7 @@ class Alerts:
 
 
 def _event(rule: AlertRule, change: Change, failure: Failure | None) -> AlertChanged:
-    from .alert_events import AlertChanged
+    from .work_events import AlertChanged
 
     is_raised = bool(change.after) and (change.after == "critical" or not change.before)
     return AlertChanged(

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import attrs
 
-from ..calls.outcome import Outcome
+from ..calls import Outcome
 from ..failure import BridgeError, Executed
 from ..failure.teaching import taught
 from .faulty_http import HTTPFault, HTTPServer

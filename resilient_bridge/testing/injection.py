@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from ..calls.policy import Policy
-from ..calls.run.binding import Binding
+from ..calls import Policy
+from ..calls.ports import Binding
 from ..failure import config_error, error_for
 from ..failure.statuses import status_finding
 from ..failure.teaching import taught

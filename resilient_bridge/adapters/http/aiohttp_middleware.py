@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
-from ...calls.retry.value import Retry
+from ...calls import Retry
 from ...failure import BridgeError, stays_here
 from ...failure.extras import needed
 from ...failure.http_libraries import allow_proof
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import aiohttp
     from aiohttp import ClientHandlerType
 
-    from ...calls.policy import Policy
+    from ...calls import Policy
     from ...presets.bridge_policy import BridgePolicy
     from .bearer import Token
 

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from ...calls.frame import CURRENT
+from ...calls.ports import make_last
 from ...failure import BridgeError, Failure, error_for
 from .decoding import Decoding, decoded
 
@@ -163,9 +163,7 @@ def once(request: Any) -> None:
 def note_use(request: Any) -> None:
     """Mark the attempt as the last one, if the body has been read and cannot be read again."""
     if getattr(request.stream, "is_started", False):
-        attempt = CURRENT.get()
-        if not attempt.world.is_disabled:
-            attempt.is_last, attempt.why_last = True, _READ_ONCE
+        make_last(_READ_ONCE)
 
 
 def _rewinds(stream: Any) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import requests
     from requests.adapters import BaseAdapter
 
-    from ...calls.policy import Policy
+    from ...calls import Policy
     from ...presets.bridge_policy import BridgePolicy
 
     _Base = BaseAdapter

@@ -21,7 +21,7 @@ from .transport import HTTPTransport, bearer_of
 
 
 if TYPE_CHECKING:
-    from ...calls.policy import Policy
+    from ...calls import Policy
     from ...presets.bridge_policy import BridgePolicy
     from .bearer import Token
 

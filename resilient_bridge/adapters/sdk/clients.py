@@ -6,14 +6,12 @@ from collections.abc import Collection, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from ...calls.policy import Policy
-from ...calls.results import ANSWERS, RESULTS
+from ...calls import Policy
+from ...calls.ports import ANSWERS, RESULTS
 from ...failure import config_error
 from ...failure.teaching import taught
 from ...values.fields import check_flag
-from ..arguments import calls_of
-from ..idempotency import Idempotent, checked_idempotent
-from ..limits import checked_bytes
+from ..arguments import Idempotent, calls_of, checked_bytes, checked_idempotent
 from .http_clients import is_http_client, wrapped_http_client
 from .sdks import sdk_of
 

@@ -17,7 +17,7 @@ from .stream_proxies import Proxy
 if TYPE_CHECKING:
     from typing import Self
 
-    from ...calls.policy import Policy
+    from ...calls import Policy
 
 
 _LIBRARIES: Final = frozenset({"httpx", "httpx2"})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator
     from typing import NoReturn, Self
 
-    from ...calls.policy import Policy
+    from ...calls import Policy
 
 
 class Shared(Protocol):

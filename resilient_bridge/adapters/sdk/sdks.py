@@ -18,7 +18,7 @@ from weakref import ref
 
 import attrs
 
-from ...calls.frame import count_request
+from ...calls.ports import request_sent
 from ...failure import BridgeError, config_error
 from ...transports.loopback import is_loopback
 from ..arguments import plaintext_refused
@@ -178,7 +178,7 @@ def _tried_once(request: Callable[..., Any], client: ref[Any]) -> Callable[..., 
 def _count(request: Any) -> None:
     if request.extensions.get(COUNTED) != id(request):  # a redirect inherits the extensions
         request.extensions[COUNTED] = id(request)
-        count_request()
+        request_sent()
 
 
 async def _count_async(request: Any) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import wrapt
 
-from ...calls.timeout.stream_limits import NO_LIMITS, limits_of_call
+from ...calls.ports import NO_LIMITS, limits_of_call
 from ...failure import stays_here
 from .model_streams import Ending
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn, Self
 
-    from ...calls.timeout.stream_limits import StreamLimits
+    from ...calls.ports import StreamLimits
 
     _ObjectProxy = wrapt.ObjectProxy[Any]
 else:

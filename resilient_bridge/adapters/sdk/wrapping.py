@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from ...calls.run.protect import bind, form_of
-from ...calls.run.stream_calls import begin_held, broken_off
-from ...calls.states import States
+from ...calls.ports import States, bind, form_of, never_again, stream_broke
 from ...failure import BridgeError, config_error
-from ..idempotency import Call, never_again, permission
-from ..limits import check_bytes, named
+from ..arguments import Call, check_bytes, named, permission
 from .proxies import AsyncEntry, EntryPoint, Page, Prepared, ProxiedAnswer, Wrapped
 from .sdks import is_page
 from .stream_proxies import AsyncItems, Items, has
@@ -26,9 +23,9 @@ from .stream_proxies import AsyncItems, Items, has
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...calls.policy import Policy
-    from ...calls.results import Reading
-    from ..idempotency import Idempotent
+    from ...calls import Policy
+    from ...calls.ports import Reading
+    from ..arguments import Idempotent
     from .sdks import SDK
 
 
@@ -127,8 +124,7 @@ class Wrapping:
 
     def broken_off(self, protected: Any, error: Exception, request: object = None) -> None:
         """Report a stream that failed after its first item, which counts for the circuit."""
-        plan = protected.__binding__.plan
-        broken_off(plan, begin_held(plan), error)
+        stream_broke(protected, error)
         if isinstance(error, BridgeError):  # its Deadline, or an answer that was cut
             self.add_base(error, request=request)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...calls.rate_limit.state import RateState
+from ...calls.ports import RateState
 from ...failure import ThrottledError
 from . import outcomes
 from .options import EVERY_TOOL

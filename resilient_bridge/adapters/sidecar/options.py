@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ...calls.breaker.value import Breaker
-from ...calls.rate_limit.value import RateLimit
+from ...calls import Breaker, RateLimit
 from ...failure import config_error
 from ...lazy_names import public
 from ...values.backoff import Backoff
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from ...calls.policy import EnvironmentSource, SettingsSource
+    from ...calls.ports import EnvironmentSource, SettingsSource
     from ...values.fields import Validator
     from ...values.forms import FormKind
 

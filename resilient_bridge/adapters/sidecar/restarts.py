@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...calls.breaker.state import CircuitState
+from ...calls.ports import CircuitState
 from ...failure import CircuitOpenError, Failure
 from ...values.fields import LONGEST
 

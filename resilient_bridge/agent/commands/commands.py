@@ -13,8 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 import attrs
 
 from ... import events
-from ...calls.policy import Policy
-from ...calls.timeout.value import Timeout
+from ...calls import Policy, Timeout
 from ...failure import (
     AttemptTimeoutError,
     BridgeError,

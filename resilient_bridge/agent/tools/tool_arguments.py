@@ -33,7 +33,7 @@ from .annotations import (
 
 
 if TYPE_CHECKING:
-    from ...calls.frame import CallFrame
+    from ...calls.ports import CallFrame
 
 
 ANEW: ContextVar[tuple[CallFrame, Callable[[], Read]] | None] = ContextVar(

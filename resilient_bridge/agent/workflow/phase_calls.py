@@ -19,7 +19,7 @@ from .journal import CallRecord, digest_of, look_up, unknown
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-    from ...calls.outcome import Outcome
+    from ...calls import Outcome
     from ..tools.tool_calls import Tool
     from .checkpoint import WorkflowState
 

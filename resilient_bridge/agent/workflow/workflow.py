@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 import attrs
 
 from ... import events
-from ...calls.policy import Policy
+from ...calls import Policy
 from ...failure import ConfigError, Failure, config_error, redact
 from ...failure.teaching import TeachesNames, taught
 from ...presets import ccsetup

@@ -198,7 +198,7 @@ class Retrying:
         )
         self.drawn[key] = self.drawn.get(key, (1, None))[0], self.decision.wait
         self.before = self.rule.before if self.rule is not None else None
-        # The levels are those of `telemetry.log`: without a listener no event is created.
+        # The levels are those of the events: without a listener no event is created.
         if self.decision.wait > QUIET_WAIT or HUB.listening or _LOG.isEnabledFor(logging.INFO):
             further = self.decision.further
             scheduled = events.RetryScheduled(

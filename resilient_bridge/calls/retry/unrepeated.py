@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...failure import class_name
 from ...failure.record import note_once
 from ...failure.source_text import shown
-from ...telemetry.log import say
+from ...telemetry.hub import say
 
 
 if TYPE_CHECKING:

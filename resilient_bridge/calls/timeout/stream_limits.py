@@ -101,7 +101,7 @@ class StreamLimits:
                 task.uncancel()
 
 
-NO_LIMITS: Final = StreamLimits(REAL, inf, 0.0, inf)
+NO_LIMITS: Final[StreamLimits] = StreamLimits(REAL, inf, 0.0, inf)
 """The limits of a stream whose policy has none."""
 
 

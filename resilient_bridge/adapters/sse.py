@@ -2,58 +2,62 @@
 
 Rule: it does I/O only while the next event is requested. It has no task, and no generator that owns
 a connection: a read that ends by a loss, by a cancellation or by the end of the `async with` closes
-the response first.
+the response first. A wrong argument raises ConfigError with its name before anything is connected.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import parse_qsl, urlsplit
 
-from ... import events
-from ...client import Health
-from ...client.arguments import shown
-from ...client.cancelled import ended
-from ...client.one_reader import OneReader, second_reader
-from ...failure import Failure, classify, config_error, error_for, redact, stays_here
-from ...failure.registry import applied
-from ...failure.statuses import status_finding
-from ...failure.teaching import taught
-from ...protocol import Now
-from ...protocol.event_stream import EventStream, refusal
-from ...protocol.server_sent import MAX_EVENT_BYTES
-from ...telemetry import emit
-from ...telemetry.event import sent_by
-from ...telemetry.events import BridgeState
-from ...transports.loop_guard import LoopGuard
-from ...transports.references import Headers, as_headers
-from ...world import current_world
-from ..http.bodies import LOOK, MOST_DECODED
-from ..http.decoding import decoded
-from ..http.requests import followed
-from .event_source_arguments import (
-    check_arguments,
-    checked_headers,
-    checked_policy,
-    learn_headers,
-    secrets_in,
-    sends_in_clear,
-    timeouts,
+from .. import events
+from ..client import Health
+from ..client.arguments import shown
+from ..client.cancelled import ended
+from ..client.one_reader import OneReader, second_reader
+from ..failure import (
+    Failure,
+    classify,
+    config_error,
+    error_for,
+    is_sensitive,
+    mapping_of,
+    redact,
+    stays_here,
 )
+from ..failure.registry import applied
+from ..failure.statuses import status_finding
+from ..failure.teaching import taught
+from ..protocol import Now
+from ..protocol.event_stream import EventStream, refusal
+from ..protocol.policies.reconnect import Reconnect
+from ..protocol.server_sent import MAX_EVENT_BYTES
+from ..telemetry import emit
+from ..telemetry.event import sent_by
+from ..telemetry.events import BridgeState
+from ..transports.loop_guard import LoopGuard
+from ..transports.references import Headers, as_headers
+from ..values.fields import LONGEST_TIMEOUT, as_seconds, is_count, is_number, refuse
+from ..world import current_world
+from .arguments import learn_headers, secrets_in
+from .http.bodies import LOOK, MOST_DECODED
+from .http.decoding import decoded
+from .http.requests import followed
 
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
     from typing import Protocol
 
-    from ...presets.bridge_policy import BridgePolicy
-    from ...protocol import Gap
-    from ...protocol.policies.reconnect import Reconnect
-    from ...protocol.server_sent import ServerSentEvent
-    from ...values.fields import Seconds
+    from ..presets.bridge_policy import BridgePolicy
+    from ..protocol import Gap
+    from ..protocol.server_sent import ServerSentEvent
+    from ..values.fields import Seconds
 
     class AsyncClient(Protocol):
         """An httpx.AsyncClient or httpx2.AsyncClient, or an object with their `stream`."""
@@ -122,7 +126,7 @@ class EventSource:
         }
         self._on_gap = on_gap
         self._one_reader = OneReader("EventSource.__aiter__")
-        self._name = shown(str(url).replace("http", "ws", 1)).replace("ws", "http", 1)
+        self._name = shown(str(url), ("http", "https"))
         self._secrets = secrets_in(client, str(url), headers or {})
         world = current_world()
         self._wall = world.loop_wall
@@ -442,3 +446,86 @@ class _OpenAnswer:
                     await self._chunks.aclose()
                 finally:
                     await self._entered.__aexit__(None, None, None)
+
+
+# ---- arguments, and the secrets in them --------------------------------------------------------------------------
+
+
+def _wanted(is_right: object, field: str, wanted: str, received: object) -> None:
+    if not is_right:
+        refuse(f"EventSource.{field}", wanted, received)
+
+
+def check_arguments(
+    client: object, content: object, on_gap: object, last_event_id: object, limit: object
+) -> None:
+    wanted = "an httpx.AsyncClient or httpx2.AsyncClient"
+    _wanted(callable(getattr(client, "stream", None)), "client", wanted, type(client).__name__)
+    wanted = "text or bytes, which can be sent again"
+    _wanted(isinstance(content, str | bytes | None), "content", wanted, type(content).__name__)
+    _wanted(on_gap is None or callable(on_gap), "on_gap", "a callable that takes a Gap", on_gap)
+    is_id = isinstance(last_event_id, str | None) and set("\0\r\n").isdisjoint(last_event_id or "")
+    _wanted(is_id, "last_event_id", "text in one line, or None", last_event_id)
+    _wanted(is_count(limit), "max_event_bytes", "a count of at least 1", limit)
+
+
+def checked_policy(reconnect: object) -> Reconnect:
+    """Return the Reconnect, or that of a BridgePolicy, or the default."""
+    chosen: object = (
+        Reconnect() if reconnect is None else getattr(reconnect, "reconnect", reconnect)
+    )
+    if not isinstance(chosen, Reconnect):
+        refuse("EventSource.reconnect", "a Reconnect, a BridgePolicy or None", reconnect)
+    return chosen
+
+
+def checked_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the headers, with Accept and Cache-Control added where they are not set."""
+    received = dict(headers or {})
+    names = {name.lower() for name in received}
+    _wanted(
+        "last-event-id" not in names,
+        "headers",
+        "no Last-Event-ID (last_event_id= is its place)",
+        "one",
+    )
+    ours = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
+    return {
+        **{name: value for name, value in ours.items() if name.lower() not in names},
+        **received,
+    }
+
+
+def timeouts(client: object, policy: Reconnect, read_timeout: Any) -> tuple[float | None, ...]:
+    """Return the timeouts of the request: connect, read, write, pool.
+
+    They are the client's own, or `connect_timeout`. For reading it is `read_timeout`, because a
+    stream may be quiet longer than any response.
+    """
+    read = None if read_timeout is None else as_seconds(read_timeout)
+    is_limit = read is None or (is_number(read) and 0 < read <= LONGEST_TIMEOUT)
+    _wanted(
+        is_limit, "read_timeout", f"seconds above 0 to {LONGEST_TIMEOUT:.0f}, or None", read_timeout
+    )
+    own, limit = getattr(client, "timeout", None), policy.connect_timeout
+    connect, write, pool = (getattr(own, name, limit) for name in ("connect", "write", "pool"))
+    return connect, read, write, pool
+
+
+def sends_in_clear(client: object, url: str, headers: Mapping[str, str], params: object) -> bool:
+    """Return whether a request shows credentials to whatever answers it: by http, not https."""
+    base = str(getattr(client, "base_url", "") or "")
+    where = url if urlsplit(url).scheme else base
+    if urlsplit(where).scheme.lower() != "http":
+        return False
+    names = [*headers, *getattr(client, "headers", ()), *_names_of(url, params)]
+    has_login = any(getattr(client, name, None) for name in ("auth", "cookies"))
+    return has_login or "@" in urlsplit(where).netloc or any(is_sensitive(name) for name in names)
+
+
+def _names_of(url: str, params: Any) -> list[str]:
+    """Return the names in the query of a request; `params` of other forms than a mapping have none."""
+    own: Mapping[object, object] = mapping_of(params)
+    return [str(name) for name in own] + [
+        name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    ]
