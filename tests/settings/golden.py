@@ -339,6 +339,16 @@ def _whole(kind: type) -> object:
     return kind(*needed["ladder"]) if kind is rb.Fallback else kind(**needed)
 
 
+def _lines(path: str, node: Any) -> Iterator[str]:
+    """A line for each part of a schema that fits on one."""
+    text = json.dumps(node)
+    if len(text) <= 160 or not isinstance(node, dict | list):
+        yield f"{path} {text}"
+        return
+    for key, inner in node.items() if isinstance(node, dict) else enumerate(node):
+        yield from _lines(f"{path}.{key}", inner)
+
+
 def files(folder: Path) -> dict[str, str]:
     """The text of each golden file; documents are written into `folder`."""
     return {
@@ -346,7 +356,7 @@ def files(folder: Path) -> dict[str, str]:
         "fields.txt": "\n".join(fields()) + "\n",
         "documents.txt": "\n".join(documents(folder)) + "\n",
         "shown.txt": "\n".join(shown(folder)) + "\n",
-        "schema.json": json.dumps(schema(), indent=1, default=repr) + "\n",
+        "schema.txt": "\n".join(_lines("", schema())) + "\n",
     }
 
 

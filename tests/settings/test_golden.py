@@ -15,7 +15,7 @@ def now(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "name", ["constructors.txt", "fields.txt", "documents.txt", "shown.txt", "schema.json"]
+    "name", ["constructors.txt", "fields.txt", "documents.txt", "shown.txt", "schema.txt"]
 )
 def test_the_texts_are_those_of_the_file(now, name):
     """`python -m tests.settings.golden` writes the files; a commit that changes one changes nothing else."""
