@@ -164,19 +164,8 @@ def _json(text: str) -> tuple[Any, Mapping[str, int]]:
         ) from None
 
 
-def _yaml(text: str) -> tuple[Any, Mapping[str, int]]:
-    return read_yaml(text)
-
-
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
-
-
-_READERS: Final[Mapping[str, Callable[[str], tuple[Any, Mapping[str, int]]]]] = {
-    "toml": _toml,
-    "json": _json,
-    "yaml": _yaml,
-}
 
 
 # ---- the lines of TOML: tomllib returns the values without them --------------------------------------------------------
@@ -348,3 +337,10 @@ class _Nodes:
         except ValueError:  # more digits than Python reads, or a tag that the text does not fit
             raise DocumentError("wanted a number that can be read", line) from None
         raise DocumentError("wanted plain data, got a tag", line)
+
+
+_READERS: Final[Mapping[str, Callable[[str], tuple[Any, Mapping[str, int]]]]] = {
+    "toml": _toml,
+    "json": _json,
+    "yaml": read_yaml,
+}

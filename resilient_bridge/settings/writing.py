@@ -92,7 +92,8 @@ class Writer:
         found: dict[str, Any] = {}
         for field in fields_of(value.__class__):
             item = getattr(value, field.name)
-            if not self.is_full and _is_same(item, default_of(field)):
+            default = default_of(field)
+            if not self.is_full and type(item) is type(default) and item == default:
                 continue
             at, kind = joined(path, field.name), forms_of(value.__class__)[field.name].kind
             if kind.write is not None:
@@ -136,11 +137,6 @@ class Writer:
             wanted = "None: the URL of a state may hold a secret, so write it yourself as env:NAME"
             found["state"] = self._unsaid(policy.state, joined(path, "state"), wanted)
         return found
-
-
-def _is_same(value: Any, default: Any) -> bool:
-    """Return whether a value is the default: equal, and of its class."""
-    return type(value) is type(default) and value == default
 
 
 # ---- the settings in force: the environment, a line of a file, a preset, the default -----------------------------------
