@@ -14,8 +14,9 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -83,6 +84,18 @@ def commands(text: str) -> str:
     return _COMMAND.sub(renewed, text)
 
 
+def mistakes(text: str) -> str:
+    """Renew what `check` says of a file with two mistakes."""
+    printed = StringIO()
+    with tempfile.TemporaryDirectory() as folder, redirect_stderr(printed):
+        file = Path(folder, "resilience.toml")
+        file.write_text('\n\n[reconnect]\ngrace = "soon"\non_exhausted = "suspent"\n')
+        assert cli.main(["check", str(file)]) == 1
+    head = "```text\nConfiguration errors:\n"
+    before, _, after = text.partition(head)
+    return f"{before}```text\n{printed.getvalue()}```{after.partition('```')[2]}"
+
+
 def _whole(page: Callable[[], str]) -> Callable[[str], str]:
     return lambda _: page()
 
@@ -97,6 +110,7 @@ PAGES: Final[Mapping[str, Callable[[str], str]]] = {
     **{f"docs/strategies/{name}.md": partial(defaults, of=of) for name, of in STRATEGIES.items()},
     "docs/how-to/look-at-a-schedule.md": commands,
     "docs/how-to/explain-an-error.md": commands,
+    "docs/how-to/configure-from-a-file.md": mistakes,
     "docs/images/outage.svg": _whole(lambda: outage.picture(outage.run_of())),
 }
 EVIDENCE: Final = ROOT / "docs/reference/evidence.md"
