@@ -43,10 +43,10 @@ Write: TypeAlias = "Callable[[Any, str], Any]"
 class FieldKind(NamedTuple):
     """What fields with the same sort of annotation take.
 
+    `words` are for a person, with `{}` for the class of a nested value. `schema` is the JSON Schema.
     `read` returns the value of what was written, BAD after a problem; without it the validator gets
-    what was written. `schema` is the JSON Schema. `words` are for a person, with `{}` for the class of a nested value. `write` returns plain
-    data; its third argument writes a failure, the fourth any other value. `has_false`: false is a
-    value, and in other fields it says None, which TOML has not.
+    what was written. `write` returns plain data; its third argument writes a failure, the fourth
+    any other value. `has_false`: false is a value; in other fields it says None, which TOML has not.
     """
 
     words: str
@@ -310,15 +310,15 @@ _ANY: Final = Form(AS_WRITTEN)
 
 
 class _Seconds:
-    """Stands for the alias of durations, so that it is not taken apart."""
+    """Stands for the alias `Seconds`, which is not taken apart."""
 
 
 class _What:
-    """Stands for the alias of failures."""
+    """Stands for the alias `What`."""
 
 
 class _Address:
-    """Stands for the alias of a client's URL."""
+    """Stands for the alias `Address`, the URL of a client."""
 
 
 class _Unknown:
@@ -336,6 +336,7 @@ _ALIASES: Final[Mapping[str, Any]] = {
     "WaitSchedule": Backoff | Callable[..., Any],
     "What": _What,
 }
+"""What names mean here, wherever the module of a value has them from: many only for type checkers."""
 _ALONE: Final[Mapping[Any, FieldKind]] = {
     _Address: ADDRESS, _Seconds: SECONDS, _What: WHATS, Headers: HEADERS, Secret: SECRET,
     bool: FLAG, float: NUMBER, int: COUNT, str: TEXT,
@@ -372,12 +373,16 @@ class _Names(dict[str, Any]):
 
 @cache
 def forms_of(kind: type) -> Mapping[str, Form]:
-    """Return what each field of a value takes, by its name."""
+    """Return what each field of a value takes, by its name.
+
+    A converter may take more than the field holds, so its argument's annotation decides, and the
+    field's own where that is Any. What only the validator knows (another annotation, or one without
+    a text of what it wants) is taken as it was written.
+    """
     made_by = getattr(kind, "__attrs_init__", cast("Any", kind).__init__)
     names = _Names(vars(sys.modules[kind.__module__]))
     found: dict[str, Form] = {}
     for field in fields_of(kind):
-        # a converter may take more than the field holds
         parts = [*names.parts(made_by.__annotations__.get(field.name, Any))]
         parts = [*names.parts(field.type)] if parts == [Any] else parts
         form = _form(parts, wanted_by(field.validator))
