@@ -40,7 +40,8 @@ Write: TypeAlias = "Callable[[Any, str], Any]"
 """Returns plain data for a value with this path."""
 
 
-class FieldKind(NamedTuple):
+@attrs.frozen(eq=False)
+class FieldKind:
     """What fields with the same sort of annotation take.
 
     `words` are for a person, with `{}` for the class of a nested value. `schema` is the JSON Schema.
@@ -208,9 +209,10 @@ def _by_name(
 
 
 def _seconds_by_name(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
-    return _by_name(
-        form, raw, path, reading, lambda _, item, at: _seconds(form, item, at, reading, None)
-    )
+    def read(_: str, item: Any, at: str) -> Any:
+        return _seconds(form, item, at, reading, None)
+
+    return _by_name(form, raw, path, reading, read)
 
 
 def _values_by_name(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
@@ -242,18 +244,6 @@ def _schema(**schema: Any) -> Callable[[Form, Refer], dict[str, Any]]:
     return lambda _, __: schema
 
 
-def _of_words(form: Form, _: Refer) -> dict[str, Any]:
-    return {"enum": list(form.words)}
-
-
-def _of_value(form: Form, refer: Refer) -> dict[str, Any]:
-    return {"anyOf": [refer(form.of), {"const": True}]}
-
-
-def _of_values(form: Form, refer: Refer) -> dict[str, Any]:
-    return {"type": "array", "items": refer(form.of)}
-
-
 def _of_table(form: Form, refer: Refer) -> dict[str, Any]:
     return {
         "type": "object",
@@ -273,12 +263,16 @@ NUMBER: Final = FieldKind("a number", _schema(type="number"))
 COUNT: Final = FieldKind("a whole number", _schema(type=["integer", "string"]))
 BYTES: Final = FieldKind('a whole number, or a size such as `"8MiB"`', COUNT.schema, _bytes)
 FLAG: Final = FieldKind("`true` or `false`", _schema(type="boolean"), has_false=True)
-WORD: Final = FieldKind("one of its words", _of_words)
+WORD: Final = FieldKind("one of its words", lambda form, _: {"enum": list(form.words)})
 TEXT: Final = FieldKind("a text", _TEXTUAL, _as_text)
 TEXTS: Final = FieldKind("a list", _schema(type="array"))
 PAIR: Final = FieldKind("two numbers, warning and critical", _schema(type="array"))
-VALUE: Final = FieldKind("{}", _of_value, _value)
-VALUES: Final = FieldKind("a list, each {}", _of_values, _values)
+VALUE: Final = FieldKind(
+    "{}", lambda form, refer: {"anyOf": [refer(form.of), {"const": True}]}, _value
+)
+VALUES: Final = FieldKind(
+    "a list, each {}", lambda form, refer: {"type": "array", "items": refer(form.of)}, _values
+)
 VALUES_BY_NAME: Final = FieldKind("a table of {} by name", _of_table, _values_by_name)
 SECONDS_BY_NAME: Final = FieldKind("a table of durations by name", _schema(), _seconds_by_name)
 WAIT: Final = FieldKind("a schedule", _schema(type=["string", "number", "object"]), _wait)
@@ -480,22 +474,16 @@ def arrange(kind: type, table: dict[str, Any], path: str, reading: Reading) -> d
             if name == key or name not in fields or fields[name].kind is not SECONDS:
                 reading.unknown(path, key, fields, kind.__name__)
                 continue
-            value = _all_from_millis(raw, joined(path, key), reading)
+            at = joined(path, key)
+            if isinstance(raw, list):  # a field that takes several durations
+                value = _each(raw, at, lambda item, at: from_millis(item, at, reading))
+            else:
+                value = from_millis(raw, at, reading)
         if name in found:
             reading.fail(joined(path, key), f"{name} once", f"{found[name].key} and {key}")
         else:
             found[name] = Entry(key, value)
     return found
-
-
-def _all_from_millis(raw: Any, path: str, reading: Reading) -> Any:
-    """Return the value of a field with `_ms`: one duration, or, where the field takes several, a
-    list of them.
-    """
-    if not isinstance(raw, list):
-        return from_millis(raw, path, reading)
-    items = [from_millis(item, joined(path, n), reading) for n, item in enumerate(cast("Any", raw))]
-    return BAD if BAD in items else tuple(items)
 
 
 def from_millis(raw: Any, path: str, reading: Reading) -> Any:

@@ -246,7 +246,9 @@ def _origin(path: str, merged: Merged, *, is_changed: bool) -> str | None:
     origin = merged.origins[exact] if exact else None
     if origin is None and is_changed:
         around = merged.origin(path) or (merged.origin(short) if short != path else None)
-        origin = around if around is not None and _is_written(path, short, merged) else None
+        # under another key, or in a shared value
+        tables = (path.rpartition(".")[0], short.rpartition(".")[0])
+        origin = around if any(each.startswith(tables) for each in merged.origins) else None
     if origin is None:
         return None
     return origin.source + (f", line {origin.line}" if origin.line else "")
@@ -258,9 +260,3 @@ def _of_tool(path: str) -> str:
     if kind == "tool_timeouts":
         return "tools.default_timeout_ms" if name == "default" else f"tools.per_tool.{name}"
     return f"tools.{name}" if kind == "tool_permissions" else path
-
-
-def _is_written(path: str, short: str, merged: Merged) -> bool:
-    """Return whether the document has this setting under another key, or in a shared value."""
-    tables = (path.rpartition(".")[0], short.rpartition(".")[0])
-    return any(each.startswith(tables) for each in merged.origins)
