@@ -136,8 +136,7 @@ PYTHONS_SAMPLE = [
     *(
         "tests/calls",
         "tests/values",
-        "tests/errors",
-        "tests/classification",
+        "tests/failure",
         "tests/protocol",
         "tests/transports",
     ),
@@ -205,8 +204,7 @@ def python314(session: nox.Session) -> None:
 WINDOWS_SAMPLE = [
     *(
         "tests/values",
-        "tests/errors",
-        "tests/classification",
+        "tests/failure",
         "tests/protocol",
         "tests/calls",
         "tests/world",
@@ -551,7 +549,7 @@ def litellm(session: nox.Session) -> None:
         "sybil",
     )
     # Two runs: importing litellm makes an event loop that nobody closes.
-    session.run("python", "-m", "pytest", "-q", "tests/classification/test_litellm.py")
+    session.run("python", "-m", "pytest", "-q", "tests/failure/test_litellm.py")
     session.run("python", "-m", "pytest", "-q", "tests/adapters/test_wrap_openai2.py")
     session.run("python", "-m", "pytest", "-q", "tests/adapters/test_wrap_aiohttp.py")
     session.run(
@@ -564,7 +562,7 @@ LOWEST = [  # what a release of a library that we stand on could break; not the 
     *(
         "tests/values",
         "tests/calls",
-        "tests/classification",
+        "tests/failure",
         "tests/transports",
         "tests/bridges",
         "tests/adapters",

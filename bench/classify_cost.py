@@ -16,7 +16,7 @@ import httpx
 import tenacity
 from _measure import Samples, holds, interleave, rounds_asked, table
 
-from resilient_bridge.classification import classify, rule_for, texts
+from resilient_bridge.failure import classify, rule_for, texts
 
 
 UNKNOWN = "the worker said something nobody has a rule for, and said it in about ninety characters of text"

@@ -33,7 +33,7 @@ import tenacity
 from websockets.client import backoff as websockets_backoff
 
 import resilient_bridge as rb
-from resilient_bridge.classification import classify_close
+from resilient_bridge.failure import classify_close
 from resilient_bridge.protocol import Now
 from resilient_bridge.protocol.reconnection import Reconnection
 

@@ -30,7 +30,7 @@ from resilient_bridge.calls.breaker.state import CircuitState
 from resilient_bridge.calls.breaker.value import Breaker
 from resilient_bridge.calls.retry.budget_state import BudgetState
 from resilient_bridge.calls.retry.value import Retry
-from resilient_bridge.errors import CircuitOpenError
+from resilient_bridge.failure import CircuitOpenError
 from resilient_bridge.values.backoff import Backoff
 
 

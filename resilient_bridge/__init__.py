@@ -48,18 +48,18 @@ if TYPE_CHECKING:
     from .calls import capture as capture
     from .calls import current_attempt as current_attempt
     from .calls import resilient as resilient
-    from .classification import classify as classify
-    from .classification import named as named
     from .client import BridgeClient as BridgeClient
-    from .errors import BridgeError as BridgeError
-    from .errors import Category as Category
-    from .errors import CircuitOpenError as CircuitOpenError
-    from .errors import ConfigError as ConfigError
-    from .errors import DeadlineExceededError as DeadlineExceededError
-    from .errors import Failure as Failure
-    from .errors import Kind as Kind
-    from .errors import NotExecutedError as NotExecutedError
-    from .errors import OutcomeUnknownError as OutcomeUnknownError
+    from .failure import BridgeError as BridgeError
+    from .failure import Category as Category
+    from .failure import CircuitOpenError as CircuitOpenError
+    from .failure import ConfigError as ConfigError
+    from .failure import DeadlineExceededError as DeadlineExceededError
+    from .failure import Failure as Failure
+    from .failure import Kind as Kind
+    from .failure import NotExecutedError as NotExecutedError
+    from .failure import OutcomeUnknownError as OutcomeUnknownError
+    from .failure import classify as classify
+    from .failure import named as named
     from .settings import load as load
     from .telemetry import listen as listen
     from .values import Backoff as Backoff
@@ -75,11 +75,9 @@ _NAMES = {
         "Breaker Bulkhead capture current_attempt Deadline Fallback Policy RateLimit "
         "resilient Retry RetryBudget Timeout"
     ),
-    "classification": "classify named",
     "client": "BridgeClient",
-    "errors": (
-        "BridgeError Category CircuitOpenError ConfigError DeadlineExceededError Failure "
-        "Kind NotExecutedError OutcomeUnknownError"
+    "failure": (
+        "BridgeError Category CircuitOpenError classify ConfigError DeadlineExceededError Failure Kind named NotExecutedError OutcomeUnknownError"
     ),
     "settings": "load",
     "telemetry": "listen",

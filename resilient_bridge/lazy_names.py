@@ -17,6 +17,7 @@ __all__ = [
     "address",
     "doors",
     "found",
+    "gathered",
     "lazily",
     "missing",
     "names_of",
@@ -76,7 +77,7 @@ class MissingNameError(AttributeError):
     def __str__(self) -> str:
         """Return Python's own text, and what to write."""
         plain, *about = self.args
-        hint: str = import_module(f"{_PACKAGE}.errors.wrong_names").hint(*about)
+        hint: str = import_module(f"{_PACKAGE}.failure.wrong_names").hint(*about)
         return f"{plain}; write {hint}" if hint else str(plain)
 
 
@@ -127,3 +128,28 @@ def lazily(
         return value
 
     return sorted(public), lambda: sorted({*vars(sys.modules[room]), *public}), load
+
+
+def gathered(room: str, *homes: str) -> tuple[Callable[[], list[str]], Callable[[str], Any]]:
+    """Return the `__dir__` and `__getattr__` of a door that lists what its modules list in `__all__`.
+
+    No name stands in the door, whose own `__all__` is made when it is asked for. A module loads when
+    no module before it has the name.
+    """
+
+    def names() -> list[str]:
+        return sorted(name for home in homes for name in import_module(f".{home}", room).__all__)
+
+    def load(name: str) -> Any:
+        value: Any = names() if name == "__all__" else None
+        for home in () if name.startswith("_") else homes:
+            module = import_module(f".{home}", room)
+            if name in module.__all__:
+                value = getattr(module, name)
+                break
+        if value is None:
+            raise _missing(room, name)
+        setattr(sys.modules[room], name, value)
+        return value
+
+    return lambda: sorted({*vars(sys.modules[room]), *names()}), load

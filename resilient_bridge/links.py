@@ -8,21 +8,21 @@ from .lazy_names import lazily
 
 
 if TYPE_CHECKING:
-    from .adapters.idempotency import Call as Call
-    from .adapters.links.link_health import LinkHealth as LinkHealth
+    from .adapters.arguments import Call as Call
+    from .adapters.links.link_supervisor import LinkHealth as LinkHealth
     from .adapters.links.reconnecting import Reconnecting as Reconnecting
     from .adapters.processes.child_process import stdio as stdio
     from .adapters.processes.peer import Peer as Peer
-    from .adapters.sse.event_source import EventSource as EventSource
+    from .adapters.sse import EventSource as EventSource
     from .protocol.server_sent import ServerSentEvent as ServerSentEvent
 
 _NAMES = {
-    ".adapters.idempotency": "Call",
-    ".adapters.links.link_health": "LinkHealth",
+    ".adapters.arguments": "Call",
+    ".adapters.links.link_supervisor": "LinkHealth",
     ".adapters.links.reconnecting": "Reconnecting",
     ".adapters.processes.child_process": "stdio",
     ".adapters.processes.peer": "Peer",
-    ".adapters.sse.event_source": "EventSource",
+    ".adapters.sse": "EventSource",
     ".protocol.server_sent": "ServerSentEvent",
 }
 

@@ -25,7 +25,7 @@ ROOMS = {
     "Evidence: measured under injected faults": (
         "adapters",
         "calls",
-        "classification",
+        "failure",
         "agent/tools",
         "agent/workflow",
         "tests/campaigns",
@@ -40,7 +40,7 @@ ROOMS = {
     "The report's page": ("report", "tests/report"),
     "Frameworks": ("examples/frameworks", "tests/frameworks.py"),
     "Mutants": ("tests/mutants.toml",),
-    "Platforms": ("calls", "errors", "classification", "protocol", "transports", "world"),
+    "Platforms": ("calls", "failure", "protocol", "transports", "world"),
 }
 TREES = (
     "",

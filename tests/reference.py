@@ -1,27 +1,21 @@
 """The reference pages that are printed from the package itself: states, errors, events.
 
-Rule: what the package knows is read from it, and only words are written here. `python -m tests.reference states` prints
-docs/reference/states.md; tests/test_reference.py holds each page against the file.
+Rule: what the package knows is read from it, and only words are written here. `python -m tests.pages` writes
+each page; tests/test_pages.py holds it against the file.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Mapping
 
-from resilient_bridge import errors, events
+from resilient_bridge import events
+from resilient_bridge import failure as errors
 from resilient_bridge.bridge import Dialect
-from resilient_bridge.classification import classify_close
-from tests.internals.classification import EXITS, status_finding
+from resilient_bridge.failure import classify_close
+from tests.internals.failure import EXITS, status_finding
 from tests.internals.protocol import LossAction, meaning
-from tests.internals.telemetry import (
-    alert_events,
-    call_events,
-    debug_events,
-    link_events,
-    work_events,
-)
+from tests.internals.telemetry import link_events, work_events
 
 from .reference_executed import executed_page
 from .reference_layout import mermaid, page, table
@@ -168,7 +162,6 @@ def states() -> str:
     """The text of docs/reference/states.md."""
     found = _by_action(codes())
     return page(
-        "states",
         "Connection states, and what a loss means",
         [
             "`bridge.state` is one of these states. Every change emits the event `StateChanged(previous, state, reason)`."
@@ -289,7 +282,6 @@ def error_page() -> str:
             ]
         )
     return page(
-        "errors",
         "Error codes",
         [
             "Every failure has one code, and the tables show the fields that the code sets. A single failure may have other values, if more is known about it",
@@ -338,7 +330,7 @@ def records() -> list[type[events.Event]]:
     """The event classes, in the order of the source."""
     return [
         value
-        for room in (link_events, call_events, alert_events, debug_events, work_events)
+        for room in (link_events, work_events)
         for value in vars(room).values()
         if inspect.isclass(value)
         and issubclass(value, events.Event)
@@ -354,7 +346,6 @@ def _fields(record: type[events.Event]) -> str:
 def event_page() -> str:
     """The text of docs/reference/events.md."""
     return page(
-        "events",
         "Events: the reference",
         [
             "`with rb.listen(fn):` calls `fn` with the events of every client and policy of this process. It runs in the thread and the task that emit the event, so",
@@ -439,7 +430,3 @@ PAGES: dict[str, Callable[[], str]] = {
     "states": states, "errors": error_page, "events": event_page, "executed": executed_page,
     "settings": settings_page, "metrics": metrics_page, "wire": wire_page,
 }  # fmt: skip
-
-
-if __name__ == "__main__":
-    sys.stdout.write(PAGES[sys.argv[1]]())

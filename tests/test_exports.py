@@ -52,8 +52,9 @@ def _listed(room: str) -> dict[str, str]:
 
 def _file(room: str) -> Path:
     """The file that has the table of a room or door."""
-    inside = PACKAGE / room[1:] / "__init__.py"
-    return inside if inside.exists() else PACKAGE / f"{room[1:]}.py"
+    home = PACKAGE / room[1:].replace(".", "/")
+    inside = home / "__init__.py"
+    return inside if inside.exists() else home.with_suffix(".py")
 
 
 LAZY = [
@@ -63,6 +64,7 @@ LAZY = [
         for name in sorted({*ROOMS, *DOORS})
         if "_NAMES = {" in _file(f".{name}").read_text()
     ),
+    ".calls.ports",
 ]
 
 

@@ -74,7 +74,7 @@ SHOWN = (
     "agent/workflow/report",
     "cli/mcp",
     "cli/options",
-    "errors/redaction",
+    "failure/redaction",
     "transports/process",
     "adapters/sidecar/event_log",
     "adapters/sidecar/sessions",
@@ -278,10 +278,10 @@ def test_p9_what_reads_failures_and_mistakes_is_loaded_by_the_first_one():
     """The patterns for the bodies of providers alone would double the time to the first BridgeClient."""
     first = "from resilient_bridge import BridgeClient; BridgeClient('wss://bridge.example/ws')"
     late = (
-        "classification.bodies",
-        "classification.sentences",
-        "errors.mistakes",
-        "errors.foreign_words",
+        "failure.bodies",
+        "failure.sentences",
+        "failure.mistakes",
+        "failure.foreign_words",
     )
     code = f"import sys\n{first}\nprint(*sys.modules, sep='\\n')"
     loaded = subprocess.run(

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 import resilient_bridge as rb
-from resilient_bridge import errors
+from resilient_bridge import failure as errors
 from tests.adapters.link_peers import quick as quick_link
 from tests.internals.protocol import LossAction, meaning
 from tests.internals.telemetry import name_in_words

@@ -12,11 +12,11 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from .arguments import Call as Call
     from .http.aiohttp_middleware import HTTPMiddleware as HTTPMiddleware
     from .http.requests_adapter import HTTPAdapter as HTTPAdapter
     from .http.transport import HTTPTransport as HTTPTransport
-    from .idempotency import Call as Call
-    from .links.link_health import LinkHealth as LinkHealth
+    from .links.link_supervisor import LinkHealth as LinkHealth
     from .links.reconnecting import Reconnecting as Reconnecting
     from .links.reconnecting import reconnecting as reconnecting
     from .processes.child_process import stdio as stdio
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from .sidecar.options import Sidecar as Sidecar
     from .sidecar.serving import run_sidecar as run_sidecar
     from .sidecar.serving import serve_sidecar as serve_sidecar
-    from .sse.event_source import EventSource as EventSource
+    from .sse import EventSource as EventSource
 
 _NAMES = {
     "http.aiohttp_middleware": "HTTPMiddleware",
     "http.requests_adapter": "HTTPAdapter",
     "http.transport": "HTTPTransport",
-    "idempotency": "Call",
-    "links.link_health": "LinkHealth",
+    "arguments": "Call",
+    "links.link_supervisor": "LinkHealth",
     "links.reconnecting": "Reconnecting reconnecting",
     "sdk.clients": "wrap",
     "sidecar.options": "Sidecar",
     "sidecar.serving": "run_sidecar serve_sidecar",
-    "sse.event_source": "EventSource",
+    "sse": "EventSource",
     "processes.child_process": "stdio",
     "processes.peer": "Peer",
 }

@@ -1,26 +1,27 @@
-"""What the HTTP requests of an MCP call prove: none was written, or the session is unknown.
+"""What a link must know of MCP on the wire: what requests and errors prove, and a server's hints.
 
-mcp reports neither: it turns every status but 404 into one error without the status, and a refused
-connection ends the client with all its calls. It makes its requests in the context of the call, so
-a watched HTTP client can report to that call.
+The clients of mcp report little: they turn every status but 404 into one error without the status,
+and a refused connection ends the client with all its calls. They make their requests in the context
+of the call, so a watched HTTP client can report to that call.
 
 Rule: only observations are evidence. A call whose HTTP client is not watched has none, and may have
-run.
+run. A list of hints that does not arrive in time counts as no hint.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import sys
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from ..classification import classify
-from ..classification.mcp_sessions import is_session_unknown
-from ..classification.proxies import is_server_away
-from ..errors import Executed, mapping_of
+from ..failure import Executed, classify, mapping_of, text_of
+from ..failure.mcp_sessions import is_session_unknown
+from ..failure.proxies import is_server_away
+from .sdk_errors import package_of
 
 
 if TYPE_CHECKING:
@@ -28,13 +29,39 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeAlias
 
-    from .idempotency import Call
+    from .arguments import Call
 
     Look: TypeAlias = Callable[[Any], Awaitable[bytes]]
+    Hint: TypeAlias = Literal["", "read", "idempotent"]
 
 
 _SHORT: Final = 65_536  # bytes of an error's body that are read
 _SESSION: Final = "mcp-session-id"
+
+READS: Final = frozenset(
+    {
+        "complete", "get_prompt", "list_prompts", "list_resource_templates", "list_resources", "list_tools",
+        "read_resource", "send_ping",
+    }
+)  # fmt: skip
+"""The methods of mcp's clients that change nothing on the server."""
+
+_METHODS: Final = {
+    "call_tool": "tools/call",
+    "set_logging_level": "logging/setLevel",
+    "subscribe_resource": "resources/subscribe",
+    "unsubscribe_resource": "resources/unsubscribe",
+}
+"""The other methods that are one request each, as the wire calls them."""
+
+_CLOSED: Final = "Connection closed"
+
+_REFUSED: Final = "Server returned an error response"  # for every status but 404
+
+_LOST: Final = (_CLOSED, "SSE stream")
+
+_PATIENCE: Final = 5.0  # seconds for the list of tools
+_PAGES: Final = 20
 
 
 class MCPWire:
@@ -184,12 +211,61 @@ class _ReportedTransport(AbstractAsyncContextManager[Any]):
         return await self._stack.__aexit__(kind, error, trace)
 
 
+# ---- clients and their errors ------------------------------------------------------------------------------------
+
+
+def is_mcp(client: object) -> bool:
+    """Return whether a client is one of mcp."""
+    return package_of(client) == "mcp"
+
+
 def is_command(client: Any) -> bool:
     """Return whether the server behind an mcp client is a command that the client starts."""
     server = getattr(client, "server", None)
     if type(server).__name__ == "StdioServerParameters":
         return True
     return getattr(getattr(server, "gen", None), "__qualname__", "") == "stdio_client"
+
+
+def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:
+    """Return whether an error of mcp says that the server does not know the session.
+
+    A server started as a command has no session.
+    """
+    if not is_mcp(client):
+        return False
+    if wire.is_answered:
+        return wire.says_unknown
+    has_data = getattr(error, "data", None) is not None  # then it is a session of the application
+    return classify(error).code == "SESS_NOT_FOUND" and not has_data and not is_command(client)
+
+
+def is_silent(error: Exception) -> bool:
+    """Return whether an error only says "closed", as mcp does: the client may raise the cause."""
+    return type(error).__name__ == "MCPError" and text_of(error) == _CLOSED
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether an error is mcp's for an answer with any error status but 404."""
+    return text_of(error) == _REFUSED
+
+
+def is_lost_text(text: str) -> bool:
+    """Return whether this is mcp's own text for a lost connection, not one of a server."""
+    return text.startswith(_LOST)
+
+
+def is_afterthought(error: BaseException) -> bool:
+    """Return whether mcp raised an error after a tool's first answer.
+
+    It then lists the tools to validate the result, or sends the next round.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name in {"validate_tool_result", "run_input_required_driver"}:
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def never_sent_for(cause: BaseException | None, call: Call) -> bool:
@@ -218,9 +294,38 @@ def never_sent_for(cause: BaseException | None, call: Call) -> bool:
     return is_same and params.get("name") == value.get("name")
 
 
-_METHODS: Final = {
-    "call_tool": "tools/call",
-    "set_logging_level": "logging/setLevel",
-    "subscribe_resource": "resources/subscribe",
-    "unsubscribe_resource": "resources/unsubscribe",
-}
+# ---- hints about tools -------------------------------------------------------------------------------------------
+
+
+async def listed_hints(list_page: Callable[..., Awaitable[Any]]) -> dict[str, Hint] | None:
+    """Return the hints by tool: which are read-only, and which are idempotent.
+
+    `list_page` returns a page of the list, or None if it was refused; then there are no hints.
+    """
+    found: dict[str, Hint] = {}
+    cursor: str | None = None
+    with suppress(Exception):
+        async with asyncio.timeout(_PATIENCE):
+            for _ in range(_PAGES):
+                page = await list_page(**({} if cursor is None else {"cursor": cursor}))
+                if page is None:
+                    return None
+                found |= {tool.name: _hint(tool) for tool in page.tools}
+                cursor = getattr(page, "next_cursor", None) or getattr(page, "nextCursor", None)
+                if not cursor:
+                    break
+    return found
+
+
+def _hint(tool: Any) -> Hint:
+    tool_hints = tool.annotations
+    if tool_hints is None:
+        return ""
+    # The second name is from mcp 1.
+    if _has_hint(tool_hints, "read_only_hint", "readOnlyHint"):
+        return "read"
+    return "idempotent" if _has_hint(tool_hints, "idempotent_hint", "idempotentHint") else ""
+
+
+def _has_hint(tool_hints: Any, *names: str) -> bool:
+    return any(getattr(tool_hints, name, None) is True for name in names)

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 import attrs
 
-from ..errors import BridgeError, config_error, redact, text_of
+from ..failure import BridgeError, config_error, redact, text_of
 from ..locks import new_lock
 from ..telemetry.events import BridgeState, CircuitChanged, StateChanged
-from ..telemetry.hub import listen
-from ..telemetry.log import say
+from ..telemetry.hub import listen, say
 from ..values.fields import Value, one_of
 from ..world import current_world
 

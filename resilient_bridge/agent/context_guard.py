@@ -24,9 +24,8 @@ from typing import (
 )
 
 from .. import events
-from ..classification import classify
-from ..errors import ContextOverflowError, Failure, config_error
-from ..errors.teaching import taught
+from ..failure import ContextOverflowError, Failure, classify, config_error
+from ..failure.teaching import taught
 from ..telemetry import emit
 from ..values.fields import is_count, is_number
 

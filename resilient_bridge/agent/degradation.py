@@ -14,10 +14,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypedDict, TypeVar, cast
 
 from .. import events
-from ..classification import failure_or_none
-from ..errors import Executed, Failure, RejectedError, changed, config_error, record_of
-from ..errors.record import OWN_WORDS
-from ..errors.teaching import taught
+from ..failure import (
+    Executed,
+    Failure,
+    RejectedError,
+    changed,
+    config_error,
+    failure_or_none,
+    record_of,
+)
+from ..failure.record import OWN_WORDS
+from ..failure.teaching import taught
 from ..locks import new_lock
 from ..telemetry import emit
 from ..values.fields import check_flag, is_count, is_number, read_name, read_seconds

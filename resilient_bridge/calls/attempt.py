@@ -14,7 +14,7 @@ from .frame import CURRENT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..errors import Failure
+    from ..failure import Failure
     from .frame import CallFrame
 
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..classification.lookup import raw_failure
-from ..errors import OWN_LAYER, OWN_WORDS, Executed, Record, attach, number_in, record_of, unproven
+from ..failure import OWN_LAYER, OWN_WORDS, Executed, Record, attach, number_in, record_of, unproven
+from ..failure.lookup import raw_failure
 from .frame import ROOT, inside_of, mark_around
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
     from .frame import CallFrame, Planned
 
 

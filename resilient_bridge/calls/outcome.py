@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
-from ..classification import classify
-from ..errors import OWN_WORDS, model_report, model_type, unproven
-from ..errors.teaching import taught
+from ..failure import OWN_WORDS, classify, model_report, model_type, unproven
+from ..failure.teaching import taught
 from .frame import CURRENT, CallFrame, leave_context, new_frame
 from .results import ANSWERS, RESULTS, Reading
 
@@ -18,7 +17,7 @@ from .results import ANSWERS, RESULTS, Reading
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from ..errors import Failure
+    from ..failure import Failure
 
 
 P = ParamSpec("P")
@@ -161,7 +160,7 @@ class Outcome(Generic[T]):
         """
         failure = self.failure
         if failure is None:
-            from ..errors import config_error
+            from ..failure import config_error
 
             raise config_error("Outcome.to_tool_error", "an outcome that is a failure", "a success")
         payload = {
@@ -209,7 +208,7 @@ def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
     Never raises its failures.
     """
-    from .run.protect import form_of
+    from .protect import form_of
 
     # Any callable will do, a class among them; only an async one is different.
     if not isinstance(function, type) and form_of(function) == "async":

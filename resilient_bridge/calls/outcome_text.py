@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import redact_lines
+from ..failure import redact_lines
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
 
 
 LIMIT: Final = 100_000

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import errors
+from .. import failure
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
 
 
-class _Rejection(errors.RejectedError):
+class _Rejection(failure.RejectedError):
     """An error whose arguments stay in `args` until read: half the cost of a constructor."""
 
     if TYPE_CHECKING:
@@ -35,16 +35,16 @@ class _Rejection(errors.RejectedError):
         raise NotImplementedError
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (getattr(errors, type(self).__name__), *super().__reduce__()[1:])
+        return (getattr(failure, type(self).__name__), *super().__reduce__()[1:])
 
 
-class CircuitOpenError(_Rejection, errors.CircuitOpenError):
+class CircuitOpenError(_Rejection, failure.CircuitOpenError):
     """The circuit `key` rejects every call, for `reason`; `because` is the failure that opened it.
 
     `because` is None if that failure is unknown.
     """
 
-    __module__ = errors.CircuitOpenError.__module__
+    __module__ = failure.CircuitOpenError.__module__
 
     def _failure_of(
         self, key: str, state: str, reason: str, retry_after: float | None, because: Failure | None
@@ -53,7 +53,7 @@ class CircuitOpenError(_Rejection, errors.CircuitOpenError):
         if because is not None:
             details["because"] = str(because)
         isolated = state == "isolated"  # isolated by hand until `reset`: waiting does not help
-        return errors.Failure.of(
+        return failure.Failure.of(
             "SYS_CIRCUIT_OPEN",
             f"circuit {key} {state.replace('_', '-')}",
             retryable=False if isolated else None,
@@ -63,28 +63,28 @@ class CircuitOpenError(_Rejection, errors.CircuitOpenError):
         )
 
 
-class BulkheadFullError(_Rejection, errors.BulkheadFullError):
+class BulkheadFullError(_Rejection, failure.BulkheadFullError):
     """`calls` run already, and the queue is full, or the call waited `waited` seconds in vain."""
 
-    __module__ = errors.BulkheadFullError.__module__
+    __module__ = failure.BulkheadFullError.__module__
 
     def _failure_of(self, key: str, calls: int, waited: float | None) -> Failure:
         waiting = "" if waited is None else f", none ended within {waited:g} s"
         plural = "call runs" if calls == 1 else "calls run"
-        return errors.Failure.of(
+        return failure.Failure.of(
             "SYS_BULKHEAD_FULL",
             f"bulkhead {key} full: {calls} {plural} already{waiting}",
             details={"bulkhead": key, "calls": calls},
         )
 
 
-class ThrottledError(_Rejection, errors.ThrottledError):
+class ThrottledError(_Rejection, failure.ThrottledError):
     """The turn of this call comes in `retry_after` seconds, which is longer than it may wait."""
 
-    __module__ = errors.ThrottledError.__module__
+    __module__ = failure.ThrottledError.__module__
 
     def _failure_of(self, key: str, calls: int, per: float, retry_after: float) -> Failure:
-        return errors.Failure.of(
+        return failure.Failure.of(
             "SYS_THROTTLED",
             f"rate limit {key} of {calls} in {per:g} s used up",
             retry_after=retry_after,

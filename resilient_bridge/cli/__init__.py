@@ -83,7 +83,7 @@ def debugging(arguments: argparse.Namespace) -> AbstractContextManager[object]:
     config = getattr(arguments, "config", None)
     if not is_asked_for and config is None:
         return nullcontext()
-    from ..errors import ConfigError
+    from ..failure import ConfigError
     from ..settings import load
     from ..telemetry import Debug
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ..errors import CODES, Category, ConfigError, Kind, Problem
+from ..failure import CODES, Category, ConfigError, Kind, Problem
 from ..settings import Config, load
 from ..settings.reading import near
 from ..values.backoff import SHAPES

@@ -15,11 +15,10 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from ..classification import classify_close, parse_retry_after
-from ..classification.any_text import ERRNOS, of_errno, read_text
-from ..classification.exits import exit_finding
-from ..classification.statuses import status_finding
-from ..errors import Failure
+from ..failure import Failure, classify_close, parse_retry_after
+from ..failure.any_text import ERRNOS, of_errno, read_text
+from ..failure.exits import exit_finding
+from ..failure.statuses import status_finding
 from ..world import current_world
 from .printing import complain, show
 

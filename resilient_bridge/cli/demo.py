@@ -25,7 +25,7 @@ import attrs
 from .. import Backoff, BridgeClient, BridgeError, events, listen
 from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies import Heartbeat, Outbox, Reconnect, Replay
-from ..telemetry.log import muted
+from ..telemetry.hub import muted
 from ..testing import BridgeServer, Fault, FaultProxy, Ledger
 from ..transports.process_groups import OWN_GROUP
 from ..transports.signals import on_signals

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from .. import dialects
-from ..errors import ConfigError
+from ..failure import ConfigError
 from ..protocol.facts import Send
 from ..protocol.policies import Dialect
-from ..settings.dialect_names import families, makes_dialects, ready
+from ..settings.spellings import families, makes_dialects, ready
 from .modules import CannotLoadError, load, split
 from .printing import for_a_shell
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..client.arguments import check_url, secrets_of, shown
-from ..errors import MASK, ConfigError, redact
+from ..failure import MASK, ConfigError, redact
 from .dialects import Spelled, forms_of, laid_out, read_dialect
 from .doctor_findings import conclude
 from .doctor_look import Look, look

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from ..errors import Failure
+from ..failure import Failure
 from ..protocol.facts import Acked, Challenge, Hello, Pong, Received, Refused, Replayed, Reply
 from ..protocol.policies import Dialect
 from .doctor_events import after_of, before_of, from_start_of, retained_of

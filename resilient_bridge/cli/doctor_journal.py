@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 import attrs
 
 from .. import events
-from ..errors import Failure
+from ..failure import Failure
 from ..protocol.border import facts_of
 from ..protocol.facts import (
     Acked,

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, NamedTuple
 
-from ..classification import classify
-from ..errors import Failure
+from ..failure import Failure, classify
 from ..protocol.recognition import fitting
 from ..transports.contract import Transport
 from ..transports.websocket import open_websocket

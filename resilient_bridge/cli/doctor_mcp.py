@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ..errors import redact
+from ..failure import redact
 from .doctor_mcp_page import Page, describe_tools, look_around, look_for_modern, probe_tool, start
 from .doctor_mcp_talk import Talk, tools_of
 from .doctor_rows import Row, page_width, table_of

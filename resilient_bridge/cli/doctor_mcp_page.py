@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..adapters.sidecar.lists import hint_of
 from ..adapters.sidecar.message import object_of
-from ..errors import redact
+from ..failure import redact
 from .doctor_mcp_talk import MODERN, Talk, greet
 from .doctor_rows import Row
 

@@ -12,9 +12,8 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from ..classification import classify
 from ..client import BridgeClient
-from ..errors import BridgeError, Failure, mapping_of, redact
+from ..failure import BridgeError, Failure, classify, mapping_of, redact
 from ..presets import default
 from ..presets.bridge_policy import BridgePolicy
 from ..protocol.frames import decode_json
@@ -22,7 +21,7 @@ from ..protocol.policies import Dialect, Heartbeat, Reconnect, Replay
 from ..protocol.recognition import fitting
 from ..telemetry import listen
 from ..telemetry.events import BridgeState
-from ..telemetry.log import muted
+from ..telemetry.hub import muted
 from ..values.backoff import Backoff
 from .doctor_journal import Connection, Entry, Probe
 from .doctor_taps import Journal, WatchedClient

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from .. import events
 from ..client import BridgeClient
 from ..client.dialing import Dialer
-from ..errors import Failure
+from ..failure import Failure
 from ..protocol.facts import Acknowledge, Auth, Intent, Record, Resume, Send
 from ..protocol.policies import Dialect
 from ..telemetry.events import BridgeState

@@ -11,7 +11,7 @@ import sys
 from typing import Final
 
 from ..adapters.sidecar.serving import run_sidecar
-from ..errors import ConfigError, StoreError
+from ..failure import ConfigError, StoreError
 from .mcp_options import HTTP_LIMITS, sidecar_of
 from .printing import complain
 from .terminal import is_terminal

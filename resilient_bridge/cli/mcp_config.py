@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
-from ..errors import is_sensitive, redact, sends_secret
-from ..errors.extras import EXTRAS
+from ..failure import is_sensitive, redact, sends_secret
+from ..failure.extras import EXTRAS
 from .printing import complain, show
 
 

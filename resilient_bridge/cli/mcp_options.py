@@ -233,8 +233,7 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
     Raises ValueError (a ConfigError is one) that names the option or field.
     """
     from ..adapters.sidecar.options import Sidecar
-    from ..calls.breaker.value import Breaker
-    from ..calls.rate_limit.value import RateLimit
+    from ..calls import Breaker, RateLimit
     from ..values.backoff import Backoff
 
     if arguments.config is not None:

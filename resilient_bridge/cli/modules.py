@@ -12,7 +12,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import text_of
+from ..failure import text_of
 
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import attrs
 
 from .. import events, presets
 from ..client import BridgeClient, Receipt
-from ..errors import (
+from ..failure import (
     BridgeError,
     ConfigError,
     OutboxFullError,
@@ -33,8 +33,8 @@ from ..stores import SessionLog
 from ..telemetry import listen
 from ..telemetry.debug import name_in_words
 from ..telemetry.events import BridgeState
+from ..telemetry.hub import muted
 from ..telemetry.line_rate import PER, LineRate, RatedLines
-from ..telemetry.log import muted
 from ..transports.signals import on_signals
 from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import can_confirm, forms_of, read_dialect

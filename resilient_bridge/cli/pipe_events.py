@@ -9,7 +9,7 @@ import platform
 from typing import Final
 
 from .. import __version__, events
-from ..errors import redact
+from ..failure import redact
 from ..protocol import Gap
 from ..telemetry.debug import name_in_words
 

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import Executed, Failure, ProtocolError
+from ..failure import Executed, Failure, ProtocolError
 from ..protocol import Message
 
 

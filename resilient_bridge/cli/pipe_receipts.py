@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
-from ..errors import Failure, StoreError, config_error
+from ..failure import Failure, StoreError, config_error
 from ..files.file_changes import keep_copy, replace_atomically, set_aside, write_all
 from ..files.identity import identity_at, leads_to
 from ..files.portable import read_at

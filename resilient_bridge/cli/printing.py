@@ -17,7 +17,7 @@ from .terminal import columns, fitted
 
 
 if TYPE_CHECKING:
-    from ..errors import BridgeError
+    from ..failure import BridgeError
 
 
 USAGE: Final = 2
@@ -78,7 +78,7 @@ def complain(command: str, text: str) -> int:
 
 def for_a_shell(error: BridgeError) -> str:
     """Return what an error says, without the line of Python to write."""
-    from ..errors import ConfigError  # help is printed without it
+    from ..failure import ConfigError  # help is printed without it
 
     if isinstance(error, ConfigError):
         return error.failure.message.partition("; write ")[0]

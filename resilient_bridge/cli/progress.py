@@ -10,9 +10,9 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
 from .. import events
-from ..errors import redact
+from ..failure import redact
 from ..telemetry import listen
-from ..telemetry.log import muted
+from ..telemetry.hub import muted
 from ..world import REAL
 from .status_line import StatusLine
 from .terminal import can_be_cleared, columns

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from .. import __version__
-from ..errors import BridgeError
+from ..failure import BridgeError
 from ..files.file_changes import replace_atomically
 from ..report import Incident, as_data, as_text, page, read_line
 from ..report.lines import LONGEST, Record

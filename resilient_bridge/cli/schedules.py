@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .. import presets
-from ..calls.retry.value import Retry
-from ..errors import ConfigError
+from ..calls import Retry
+from ..failure import ConfigError
 from ..presets.bridge_policy import BridgePolicy
 from ..values.backoff import SHAPES, Backoff, parse_schedule
 from .options import PRESETS

@@ -15,7 +15,7 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import ProtocolError
+from ..failure import ProtocolError
 from ..testing.server import BridgeServer
 from ..testing.server_log_bridge import LogBridge
 from ..transports.signals import on_signals

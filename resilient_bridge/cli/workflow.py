@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 from ..agent import Workflow, WorkflowReport, WorkflowStatus
-from ..errors import BridgeError
+from ..failure import BridgeError
 from ..transports.signals import TERM, on_signals
 from .modules import CannotLoadError, load, split
 from .printing import complain, show

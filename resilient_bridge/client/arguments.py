@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..calls.policy import Policy
-from ..errors import config_error, has_mix, hides
+from ..calls import Policy
+from ..failure import config_error, has_mix, hides
 from ..lazy_names import public
 from ..presets import default
 from ..presets.bridge_policy import BridgePolicy
@@ -16,7 +16,9 @@ from ..protocol.policies.dialect import Dialect
 
 
 if TYPE_CHECKING:
-    from ..calls.policy import EnvironmentSource, SettingsSource
+    from collections.abc import Container
+
+    from ..calls.ports import EnvironmentSource, SettingsSource
 
 
 _LONGEST_NAME: Final = 100
@@ -38,14 +40,14 @@ def check_url_text(path: str, url: object) -> None:
     if not isinstance(url, str):
         raise config_error(path, "a text: a ws:// or wss:// URL", type(url).__name__)
     if not url.startswith(("ws://", "wss://")):
-        from ..errors.wrong_values import line_for_value
+        from ..failure.wrong_values import line_for_value
 
         write = line_for_value("BridgeClient.url", url)
         raise config_error(
             path, "a URL that begins with ws:// or wss://", _as_written(url), write=write
         )
     if url.partition("://")[2][:1] in {"", "/", "?", "#"}:
-        from ..errors.wrong_values import line_for_value
+        from ..failure.wrong_values import line_for_value
 
         write = line_for_value("BridgeClient.url", None)
         raise config_error(path, "a URL with a host", _as_written(url), write=write)
@@ -249,8 +251,8 @@ def check_dialect(dialect: Dialect, on_connect: object, token: object, backfill:
         raise config_error("BridgeClient.token", wanted, "one that does not")
 
 
-def shown(url: str) -> str:
-    """Return scheme, host and path of a URL, for reprs and messages.
+def shown(url: str, schemes: Container[str] = ("ws", "wss")) -> str:
+    """Return scheme, host and path of a URL of one of these schemes, for reprs and messages.
 
     "<url>" for what cannot be parsed with certainty.
     """
@@ -260,7 +262,7 @@ def shown(url: str) -> str:
     except ValueError:
         return "<url>"
     if (
-        parts.scheme not in {"ws", "wss"}
+        parts.scheme not in schemes
         or not parts.hostname
         or "@" in parts.path
         or not url.isprintable()
@@ -275,7 +277,7 @@ def _as_written(text: str) -> str:
 
     All the rest may be a secret, and so may a text that does not look like a host.
     """
-    from ..errors.wrong_urls import is_host
+    from ..failure.wrong_urls import is_host
 
     scheme, slashes, rest = text.partition("://")
     host = re.split("[/?#]", rest if slashes else text, maxsplit=1)[0].rpartition("@")[2]

@@ -6,9 +6,8 @@ import asyncio
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
-from ..calls.policy import Policy
-from ..calls.retry.value import Retry
-from ..errors import ConfigError, PositionGoneError, ProtocolError, config_error
+from ..calls import Policy, Retry
+from ..failure import ConfigError, PositionGoneError, ProtocolError, config_error
 from .cancelled import is_ours
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import SessionError
+from ..failure import SessionError
 
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ..errors import AttemptTimeoutError, Failure, config_error, stays_here
-from ..errors.teaching import RefusedUse, TeachesNames, refuse_use, taught
+from ..failure import AttemptTimeoutError, Failure, config_error, stays_here
+from ..failure.teaching import RefusedUse, TeachesNames, refuse_use, taught
 from ..presets import default as default_policy
 from ..protocol import Session
 from ..stores.arguments import store_of
 from ..telemetry.events import BridgeState
-from ..telemetry.open_links import opened
+from ..telemetry.hub import opened
 from ..transports.references import as_headers, as_source
 from ..values.fields import Seconds, optional_seconds
 from ..world import current_world
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from ..calls.policy import EnvironmentSource, Policy, SettingsSource
+    from ..calls import Policy
+    from ..calls.ports import EnvironmentSource, SettingsSource
     from ..presets.bridge_policy import BridgePolicy
     from ..protocol import Message
     from ..protocol.policies import Dialect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from ..errors import Failure
+from ..failure import Failure
 
 
 def defect_of(error: Exception) -> Failure:

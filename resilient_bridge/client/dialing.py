@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from ..errors import BridgeError, Failure, config_error, is_sensitive
+from ..failure import BridgeError, Failure, config_error, is_sensitive
 from ..transports.following import may_follow
 from .arguments import check_bearer, check_headers, check_token, check_url_text, secrets_of
 from .cancelled import is_ours

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from ..telemetry.log import say
+from ..telemetry.hub import say
 from .cancelled import ended, is_ours
 
 

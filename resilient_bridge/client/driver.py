@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from attrs import evolve
 
-from ..errors import BridgeError, Executed, Failure, StoreError, error_for
+from ..failure import BridgeError, Executed, Failure, StoreError, error_for
 from ..protocol import Now
 from ..telemetry.events import BridgeState, MessageRejected, OutboundInDoubt, StoreChanged
-from ..telemetry.log import say
+from ..telemetry.hub import say
 from ..transports.loop_guard import LoopGuard
 from .defects import defect_of
 from .streams import EventStream, tell

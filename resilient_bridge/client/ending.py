@@ -9,7 +9,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import StoreError
+from ..failure import StoreError
 from ..telemetry.events import BridgeState
 from .cancelled import ended
 

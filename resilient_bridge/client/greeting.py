@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Failure, config_error, error_for
+from ..failure import Failure, config_error, error_for
 
 
 if TYPE_CHECKING:

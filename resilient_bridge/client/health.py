@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ..errors import Failure
+from ..failure import Failure
 from ..telemetry.events import BridgeState
 
 
 if TYPE_CHECKING:
-    from ..errors import BridgeError
+    from ..failure import BridgeError
     from ..protocol import Now, Session
     from .driver import Driver
     from .health_check import HealthCheck

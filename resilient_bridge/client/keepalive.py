@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from ..errors import Failure
+from ..failure import Failure
 
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ import asyncio
 import weakref
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..errors import config_error
+from ..failure import config_error
 
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ..errors import BridgeError
+    from ..failure import BridgeError
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from inspect import isawaitable
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import StoreError, config_error
+from ..failure import StoreError, config_error
 from ..telemetry.events import BridgeState
 from .cancelled import NotOursError, ended, is_ours
 from .greeting import Greeting
@@ -24,7 +24,7 @@ from .greeting import Greeting
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from ..errors import Failure
+    from ..failure import Failure
     from ..protocol import Now
     from ..protocol.fact_link import FactLink
     from ..protocol.link import AnyLink

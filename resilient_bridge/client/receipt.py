@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Literal
 
-from ..errors import (
+from ..failure import (
     Failure,
 )
-from ..errors.teaching import TeachesNames, taught
+from ..failure.teaching import TeachesNames, taught
 from ..protocol import EntryState
 from ..values.fields import Seconds, optional_seconds
 

@@ -16,11 +16,11 @@ from urllib.parse import unquote
 
 import attrs
 
-from ..errors import MASK
+from ..failure import MASK
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
 
 
 _SHORTEST: Final = 4  # a shorter value would mask half of every sentence

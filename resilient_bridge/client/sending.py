@@ -9,7 +9,7 @@ import asyncio
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import Failure, OutboxFullError, ProtocolError, StoreError, config_error
+from ..failure import Failure, OutboxFullError, ProtocolError, StoreError, config_error
 from ..protocol import EntryState
 from ..protocol.unanswered import no_answer
 from ..telemetry.events import BridgeState

@@ -11,8 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ..classification import classify
-from ..errors import BridgeError, Failure
+from ..failure import BridgeError, Failure, classify
 from .cancelled import NotOursError, ended, is_ours
 from .pump import Pump
 

@@ -1,28 +1,124 @@
-"""The base of the metric exporters: they listen until they are closed.
+"""What the metric exporters share: they listen until they are closed, their series are bounded, and
+gauges are read on each scrape.
 
-Rule: the exporter's own module creates its metrics.
+Rule: whatever names a program creates, an instrument has at most `most` series; further ones are
+counted as `other`. Reading changes nothing. The exporter's own module creates its metrics.
 """
 
 from __future__ import annotations
 
+import platform
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+from .. import __version__
+from ..calls import circuits
+from ..failure import config_error, redact
 from ..locks import new_rlock
-from ..telemetry import listen
-from ..telemetry.measures import Measures
-from .readings import USER_AGENT
-from .series import Series
+from ..telemetry import listen, metrics
+from ..telemetry.alerts import standing_alerts
+from ..telemetry.hub import open_links, say
+from ..telemetry.metrics import Instrument, Measures
 
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ..telemetry.event import Event
-    from ..telemetry.instruments import Instrument
+    from ..telemetry.metrics import Measurement
 
 
 C = TypeVar("C")
+
+USER_AGENT: Final = f"resilient-bridge/{__version__}"
+Reading = tuple[Instrument, tuple[str, ...], float]
+
+_STATES: Final = ("closed", "open", "half_open", "isolated", "disabled")
+_DEPTHS: Final = (
+    (metrics.OUTBOX, "queued"),
+    (metrics.UNCONFIRMED, "unconfirmed"),
+    (metrics.INBOX, "unread"),
+)
+_OF_LINKS: Final = (metrics.READY, *(instrument for instrument, _ in _DEPTHS))
+
+OTHER: Final = "other"
+ERROR_LABELS: Final = ("session_id", "user_agent")
+"""Attributes of an error that are labels only on request."""
+_LONGEST: Final = 100
+_OPEN: Final = frozenset({"policy", "circuit", "bridge", *ERROR_LABELS})
+"""Labels with values from the program; all other labels have a fixed list of values."""
+
+
+# ---- bounded series -------------------------------------------------------------------------------
+
+
+class Series(Generic[C]):
+    """The children that `make(instrument, labels)` has created so far.
+
+    An error also has the labels of `error_labels`.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Instrument, tuple[str, ...]], C],
+        error_labels: tuple[str, ...],
+        most: int,
+    ) -> None:
+        self._make = make
+        self._error_labels = error_labels
+        self._most = most
+        self._children: dict[tuple[Instrument, tuple[str, ...]], C] = {}
+        self._counts: dict[Instrument, int] = {}
+        self._full: set[Instrument] = set()
+
+    def child(self, found: Measurement) -> C:
+        instrument, _, labels, session_id = found
+        names = instrument.labels
+        if self._error_labels and instrument is metrics.ERRORS:
+            more = {"session_id": session_id or "", "user_agent": USER_AGENT}
+            labels = (*labels, *(more[name] for name in self._error_labels))
+            names = (*names, *self._error_labels)
+        key = instrument, labels
+        child = self._children.get(key)
+        if child is not None:
+            return child
+        if self._counts.get(instrument, 0) >= self._most:
+            return self._rest(instrument, labels, names)
+        plain = tuple(redact(text, limit=_LONGEST) for text in labels)
+        return self._add(instrument, labels, plain)
+
+    def _rest(self, instrument: Instrument, labels: tuple[str, ...], names: tuple[str, ...]) -> C:
+        if instrument not in self._full:
+            self._full.add(instrument)
+            text = (
+                f"{instrument.name} has {self._most} series: whatever is new is counted as {OTHER}"
+            )
+            say("warning", text)
+        folded = tuple(
+            OTHER if name in _OPEN and text else redact(text, limit=_LONGEST)
+            for name, text in zip(names, labels, strict=True)
+        )
+        return self._children.get((instrument, folded)) or self._add(instrument, folded, folded)
+
+    def _add(self, instrument: Instrument, labels: tuple[str, ...], plain: tuple[str, ...]) -> C:
+        child = self._children[instrument, labels] = self._make(instrument, plain)
+        self._counts[instrument] = self._counts.get(instrument, 0) + 1
+        return child
+
+
+def checked_options(owner: str, labels: Iterable[str], max_series: object) -> tuple[str, ...]:
+    """Return the additional labels of errors. Raises ConfigError for an unknown one."""
+    names = tuple(labels)
+    if not set(names) <= set(ERROR_LABELS):
+        raise config_error(f"{owner}.labels", f"a tuple out of {', '.join(ERROR_LABELS)}", labels)
+    if not isinstance(max_series, int) or isinstance(max_series, bool) or max_series < 1:
+        raise config_error(f"{owner}.max_series", "a whole number of at least 1", max_series)
+    return tuple(name for name in ERROR_LABELS if name in names)
+
+
+# ---- the base of the exporters --------------------------------------------------------------------
 
 
 class Exporter(ABC, Generic[C]):
@@ -32,7 +128,7 @@ class Exporter(ABC, Generic[C]):
         self._labels = labels
         self._most = most
         self._lock = new_rlock()  # reentrant: a log handler may make a protected call
-        self._measures = Measures(USER_AGENT)
+        self._measures = Measures()
         self._series: Series[C] = Series(self._child, labels, most)
         self._is_open = False
 
@@ -73,3 +169,78 @@ class Exporter(ABC, Generic[C]):
     @abstractmethod
     def _end(self) -> None:
         """Release its resources after the last event."""
+
+
+# ---- gauges ---------------------------------------------------------------------------------------
+
+
+class NamedCircuits:
+    """Chooses the circuits that have series of their own, at most `most` series in all.
+
+    The others share the series of `other`, which count how many are in each state.
+    """
+
+    def __init__(self, most: int, *, for_good: bool) -> None:
+        """With `for_good`, the circuits that were seen first keep their series for ever.
+
+        It is for a client library that never forgets a series.
+        """
+        self._most = most
+        self._for_good = for_good
+        self._named: set[str] = set()
+        self._is_full = False
+
+    def readings(self) -> Iterator[Reading]:
+        named = self._named if self._for_good else set[str]()
+        others: Counter[str] = Counter()
+        for key, now in known_circuits():
+            if key != OTHER and (key in named or (len(named) + 1) * len(_STATES) <= self._most):
+                named.add(key)
+                for state in _STATES:
+                    yield metrics.CIRCUIT_STATE, (key, state), float(state == now)
+            else:
+                others[now] += 1
+        if others:
+            self._tell()
+            for state in _STATES:
+                yield metrics.CIRCUIT_STATE, (OTHER, state), float(others[state])
+
+    def _tell(self) -> None:
+        if not self._is_full:
+            self._is_full = True
+            text = f"{metrics.CIRCUIT_STATE.name} has {self._most} series, {len(_STATES)} for each circuit: the other circuits are counted as {OTHER}"
+            say("warning", text)
+
+
+def known_circuits(most: int | None = None) -> list[tuple[str, str]]:
+    """Return key and state of at most `most` circuits: those not closed first, then by key."""
+    states: list[tuple[str, str]] = [(key, circuit.state) for key, circuit in circuits().items()]
+    return sorted(states, key=lambda one: (one[1] == "closed", one[0]))[:most]
+
+
+def readings(named: NamedCircuits, only: Instrument | None = None) -> Iterator[Reading]:
+    """Yield every gauge, or `only` that one; links of one name are combined."""
+    if only in (None, metrics.INFO):
+        yield metrics.INFO, (__version__, platform.python_version(), USER_AGENT), 1
+    if only in (None, metrics.CIRCUIT_STATE):
+        yield from named.readings()
+    if only in (None, metrics.ALERT_ACTIVE):
+        for rule, level in standing_alerts():
+            yield metrics.ALERT_ACTIVE, (rule, level), 1
+    if only is None or only in _OF_LINKS:
+        yield from _of_links(only)
+
+
+def _of_links(only: Instrument | None) -> Iterator[Reading]:
+    sums: dict[tuple[Instrument, str], float] = {}
+    for name, link in open_links():
+        health: Any = link.health()
+        # Several links of one name are ready if all of them are.
+        ready = (metrics.READY, name)
+        sums[ready] = min(sums.get(ready, 1.0), float(health.ready))
+        for instrument, field in _DEPTHS:
+            if hasattr(health, field):
+                sums[instrument, name] = sums.get((instrument, name), 0.0) + getattr(health, field)
+    for (instrument, name), value in sums.items():
+        if only in (None, instrument):
+            yield instrument, (name,), value

@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 
 from .. import __version__
-from ..calls.retry.budgets import BUDGETS
-from ..errors import redact
+from ..calls.ports import BUDGETS
+from ..failure import redact
 from ..telemetry.alerts import standing_alerts
 from ..telemetry.events import BridgeState
-from ..telemetry.open_links import open_links
+from ..telemetry.hub import open_links
 from ..world import current_world
-from .readings import known_circuits
+from .exporter import known_circuits
 
 
 _Scope: TypeAlias = MutableMapping[str, Any]
@@ -41,7 +41,6 @@ _STARTING: Final = frozenset(
 )
 _STOPPING: Final = frozenset({BridgeState.DRAINING, BridgeState.CLOSING})
 _ORDER: Final = ("down", "stopping", "starting", "ready")
-_KINDS: Final = {"LinkSupervisor": "Reconnecting"}  # the public name of a class
 _SPENDING: Final = "resilient_bridge.agent.spending.spend_budget"
 
 
@@ -126,7 +125,7 @@ def _link(name: str, link: Any) -> dict[str, Any]:
     health = link.health()
     shown: dict[str, Any] = {
         "name": redact(name),
-        "kind": _KINDS.get(type(link).__name__, type(link).__name__),
+        "kind": getattr(type(link), "shown_as", type(link).__name__),
         "state": health.state.value,
         "stands": _stands(health.state),
         "reason": redact(health.reason, limit=100),

@@ -14,14 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import __version__, events
-from ..calls.tracing import start_tracing, stop_tracing
-from ..errors import config_error, redact
-from ..errors.extras import how_to_install
-from ..telemetry.instruments import DOWN_SECONDS, INSTRUMENTS, Instrument
-from ..telemetry.measures import Measurement
-from .exporter import Exporter
-from .readings import USER_AGENT, NamedCircuits, readings
-from .series import checked_options
+from ..calls.ports import start_tracing, stop_tracing
+from ..failure import config_error, redact
+from ..failure.extras import how_to_install
+from ..telemetry.metrics import DOWN_SECONDS, INSTRUMENTS, Instrument, Measurement
+from .exporter import USER_AGENT, Exporter, NamedCircuits, checked_options, readings
 
 
 if TYPE_CHECKING:
@@ -207,20 +204,13 @@ class _CallSpan:
         self._span.end()
 
 
-def _note(span: Any, event: Any) -> None:
+def _note(span: Any, event: events.Event) -> None:
     """Record an event of a call on its span."""
-    match event:
-        case events.RetryScheduled():
-            note = {"attempt": event.attempt, "wait": event.wait, "error.type": event.failure.code}
-            span.add_event("retry", note)
-        case events.CallRejected():
-            span.add_event("rejected", {"by": event.by, "error.type": event.failure.code})
-        case events.FellBack():
-            span.add_event("fell_back", {"rung": event.rung, "error.type": event.failure.code})
-        case events.CallFinished():
-            _finish(span, event)
-        case _:
-            pass
+    note = event.__note__()
+    if note is not None:
+        span.add_event(*note)
+    if isinstance(event, events.CallFinished):
+        _finish(span, event)
 
 
 def _finish(span: Any, event: events.CallFinished) -> None:

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import config_error, redact
-from ..errors.extras import how_to_install
-from ..telemetry.instruments import ERRORS, INSTRUMENTS, Instrument
-from ..telemetry.measures import Measurement
-from .exporter import Exporter
-from .readings import NamedCircuits, readings
-from .series import checked_options
+from ..failure import config_error, redact
+from ..failure.extras import how_to_install
+from ..telemetry.metrics import ERRORS, INSTRUMENTS, Instrument, Measurement
+from .exporter import USER_AGENT, Exporter, NamedCircuits, checked_options, readings
 
 
 if TYPE_CHECKING:
@@ -110,13 +107,13 @@ class PrometheusExporter(Exporter[Any]):
                 self._count(found)
 
     def _count(self, found: Measurement) -> None:
-        instrument, value, _, error = found
+        instrument, value, _, session_id = found
         child = self._series.child(found)
         if instrument.sort == "histogram":
             child.observe(value)
-        elif error is not None and error.session_id:
-            session = redact(error.session_id, limit=_EXEMPLAR)[:_EXEMPLAR]
-            child.inc(value, {"session_id": session, "user_agent": error.user_agent})
+        elif session_id:
+            session = redact(session_id, limit=_EXEMPLAR)[:_EXEMPLAR]
+            child.inc(value, {"session_id": session, "user_agent": USER_AGENT})
         else:
             child.inc(value)
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from ..errors import Executed
+from ..failure import Executed
 from ..world import REAL, current_world
 from .portable import move
 from .private_files import ALWAYS, close_quietly, sync_directory, typed_errors

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..errors import Executed, Failure, StoreError
+from ..failure import Executed, Failure, StoreError
 from ..locks import new_lock
 from .identity import leads_to
 from .portable import read_at, write_at

@@ -16,13 +16,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..errors import Executed, Failure, config_error, error_for
+from ..failure import Executed, Failure, config_error, error_for
 
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from ..errors import BridgeError
+    from ..failure import BridgeError
 
 
 disk: Final = os

@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from ..errors import Failure
+from ..failure import Failure
 
 
 if TYPE_CHECKING:

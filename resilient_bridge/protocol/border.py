@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from ..errors import Executed, Failure, ProtocolError, config_error, redact
+from ..failure import Executed, Failure, ProtocolError, config_error, redact
 from .facts import (
     Acked,
     Challenge,

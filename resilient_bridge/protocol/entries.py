@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
-from ..errors import Failure, config_error
+from ..failure import Failure, config_error
 from ..telemetry.event import Event
 from ..telemetry.events import MessageUndelivered
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from ..classification import classify_error_payload
-from ..errors import Failure
+from ..failure import Failure, classify_error_payload
 from ..telemetry.events import BridgeState
 from .expectations import Held
 from .features import is_unknown_type, refers_to

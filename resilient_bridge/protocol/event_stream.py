@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import attrs
 
-from ..errors import Failure
+from ..failure import Failure
 from ..telemetry.events import Verdict
 from .messages import Gap
 from .reconnection import Reconnection

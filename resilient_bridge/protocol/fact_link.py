@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from ..classification import classify_error_payload
-from ..errors import Failure, ProtocolError
+from ..failure import Failure, ProtocolError, classify_error_payload
 from ..telemetry.events import AcknowledgementLate, BridgeState, Verdict
 from .border import facts_of, named_by, refusal_of
 from .entries import EntryState

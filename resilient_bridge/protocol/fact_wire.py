@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import Failure
+from ..failure import Failure
 from .border import WrongFrameError, frame_of
 from .facts import CONTROL, Ping
 from .wire import Wire

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import Failure
+from ..failure import Failure
 from ..telemetry.events import BridgeState, FeatureRefused
 from .asking import Asking, Extent
 

@@ -14,8 +14,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import ConfigError, Executed, Failure, ProtocolError
-from ..errors.extras import needed
+from ..failure import ConfigError, Executed, Failure, ProtocolError
+from ..failure.extras import needed
 from .messages import Message
 from .strict_json import decoder, is_deeper
 

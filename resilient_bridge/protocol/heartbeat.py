@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from ..errors import Failure
+from ..failure import Failure
 
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import Failure
+from ..failure import Failure
 from ..telemetry.event import Event
 from ..telemetry.events import DuplicateConflict
 from .frames import canonical, message_from, raw_of

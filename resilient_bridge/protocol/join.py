@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import Failure
+from ..failure import Failure
 from ..telemetry.event import Event
 from ..telemetry.events import BridgeState, Connected, Joined, Resumed
 from .asking import Awaited

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import Failure
+from ..failure import Failure
 from ..telemetry.events import BridgeState, MessageRejected, ReplayIgnored
 from .asking import Extent
 from .features import is_unknown_type

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from attrs import evolve
 
-from ..errors import Failure, Severity
+from ..failure import Failure, Severity
 from ..telemetry.events import BridgeState, MessageRejected
 from .expectations import Expectations, Held
 from .join import Join

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from ..errors import redact
+from ..failure import redact
 
 
 if TYPE_CHECKING:

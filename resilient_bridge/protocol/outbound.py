@@ -14,8 +14,7 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
-from ..classification import classify_error_payload
-from ..errors import Failure, config_error
+from ..failure import Failure, classify_error_payload, config_error
 from ..telemetry.event import Event
 from ..telemetry.events import LateReply, MessageResent, MessageUndelivered
 from .clock import Now, Stamps

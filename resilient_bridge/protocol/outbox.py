@@ -13,7 +13,7 @@ from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import Failure, OutboxFullError
+from ..failure import Failure, OutboxFullError
 from .deadlines import Deadlines
 from .doubt import Doubt
 from .entries import NO_PINGS, Entry, EntryState

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from ..errors import StoreError
+    from ..failure import StoreError
     from .clock import Now
     from .entries import Entry
     from .watermark import Watermark

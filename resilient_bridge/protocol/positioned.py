@@ -12,7 +12,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from ..errors import Failure
+from ..failure import Failure
 from ..telemetry.events import Verdict
 from .bookmark import Bookmark
 from .border import facts_of

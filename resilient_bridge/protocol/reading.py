@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..errors import Failure
+from ..failure import Failure
 
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import redact
+from ..failure import redact
 from .frames import decode_json
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
-from ..errors import Failure
+from ..failure import Failure
 from ..values.backoff import Backoff
 from ..values.rule import most_specific
 from .policies.losses import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from ..errors import ConfigError, Failure
+from ..failure import ConfigError, Failure
 from ..telemetry.events import BridgeState, Joined, Resumed, Verdict
 from .border import resume_of
 from .facts import Auth, Moved

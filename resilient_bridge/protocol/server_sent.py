@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from ..errors import Failure, error_for
+from ..failure import Failure, error_for
 
 
 MAX_EVENT_BYTES: Final = 8 * 2**20

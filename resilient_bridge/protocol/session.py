@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from ..errors import Failure
+from ..failure import Failure
 from ..telemetry.event import Event
 from ..telemetry.events import (
     BridgeState,

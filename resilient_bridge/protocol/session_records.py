@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
-from ..errors import ConfigError, Failure, SessionError, StoreError
+from ..failure import ConfigError, Failure, SessionError, StoreError
 from ..values.fields import flag, instance_of, one_of, optional, path_of, refuse, whole
 from .session_text import (
     as_damage,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..errors import (
+from ..failure import (
     Category,
     ConfigError,
     Executed,

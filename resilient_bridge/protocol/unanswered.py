@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import Executed, Failure
+from ..failure import Executed, Failure
 from .entries import Entry, EntryState
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
-from ..errors import READ, redact
+from ..failure import READ, redact
 
 
 LONGEST: Final = 1_048_576

@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..classification.class_names import Named, named
-from ..errors import CODES, Category, Failure, Kind, is_known_code, number_in
+from ..failure import CODES, Category, Failure, Kind, is_known_code, number_in
+from ..failure.class_names import Named, named
 from ..values.what import WORDS, is_code, is_what
 from .reading import Reading
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from ..errors import Problem, class_name, redact, text_of
+from ..failure import Problem, class_name, redact, text_of
 
 
 Check: TypeAlias = "Callable[[], Awaitable[object]]"

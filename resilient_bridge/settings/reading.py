@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
-from ..config.paths import joined
-from ..errors import ConfigError, Problem, is_sensitive
+from ..config.documents import joined
+from ..failure import ConfigError, Problem, is_sensitive
 from ..transports.references import UnreadableError, is_reference, read_secret
 
 
@@ -126,7 +126,7 @@ def violation_of(error: ConfigError) -> Mapping[str, Any]:
 
 def _foreign(of: str, key: str, known: list[str]) -> str:
     """Return the hint for another library's word; the table is that of the constructors' errors."""
-    from ..errors.mistakes import meaning_of
+    from ..failure.mistakes import meaning_of
 
     meaning = meaning_of(of, key, known)
     if meaning.startswith("!"):

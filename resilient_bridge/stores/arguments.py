@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, cast
 
-from ..errors import config_error
+from ..failure import config_error
 from .memory import MemoryStore
 
 
@@ -31,6 +31,6 @@ def store_of(store: object, path: str = "BridgeClient.store") -> Store:
         return cast("Store", store)
     wanted = "a path, a redis:// URL, or a store such as SQLiteStore"
     got = f"the class {store.__name__}" if isinstance(store, type) else type(store).__name__
-    from ..errors.wrong_values import line_for_value
+    from ..failure.wrong_values import line_for_value
 
     raise config_error(path, wanted, got, write=line_for_value(path, store), got=got)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ..errors.teaching import taught
+from ..failure.teaching import taught
 from ..protocol import Watermark
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from ..errors import StoreError
+    from ..failure import StoreError
     from ..protocol import Entry, Now
 
 

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from .. import events
-from ..errors import (
+from ..failure import (
     MASK,
     Failure,
     class_name,

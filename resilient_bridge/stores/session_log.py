@@ -11,8 +11,8 @@ import os
 from typing import TYPE_CHECKING, Final, Literal
 
 from .. import events
-from ..errors import BridgeError, Failure, config_error, error_for
-from ..errors.teaching import taught
+from ..failure import BridgeError, Failure, config_error, error_for
+from ..failure.teaching import taught
 from ..files.file_changes import write_all
 from ..files.identity import leads_to
 from ..files.portable import move

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import attrs
 
-from ..errors import SessionError, StoreError
+from ..failure import SessionError, StoreError
 from ..protocol.session_records import SessionCheckpoint, SessionRecord, SessionState
 from ..protocol.session_text import damaged
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, overload
 
 import attrs
 
-from ..errors import Failure, SessionError, config_error
-from ..errors.teaching import taught
+from ..failure import Failure, SessionError, config_error
+from ..failure.teaching import taught
 from ..protocol import Now
 from ..protocol.clock import Identifiers
 from ..protocol.session_records import SessionCheckpoint, SessionRecord, SessionState

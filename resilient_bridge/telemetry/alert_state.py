@@ -10,8 +10,9 @@ reported every minute.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, Literal, NamedTuple, TypeAlias
+
+from ..values.window import Window
 
 
 Level: TypeAlias = Literal["", "warning", "critical"]
@@ -36,12 +37,10 @@ class AlertState:
         self, warning: float, critical: float, *, window: float, is_share: bool, least: int = 0
     ) -> None:
         self._thresholds: dict[Level, float] = {"warning": warning, "critical": critical}
-        self._window = window
-        self._width = window / _BUCKETS
+        self._seconds = window
+        self._window = Window(window, _BUCKETS)
         self._is_share = is_share
         self._least = least
-        self._buckets: deque[list[float]] = deque()  # [number of the bucket, bad, all]
-        self._bad = self._all = 0
         self.level: Level = ""
         self._below_since: dict[
             Level, float
@@ -49,24 +48,16 @@ class AlertState:
 
     def add(self, now: float, *, bad: int) -> None:
         """Count one event; `bad` is 1 if it failed, else 0."""
-        number = now // self._width
-        if not self._buckets or self._buckets[-1][0] < number:
-            self._buckets.append([number, 0, 0])
-        self._buckets[-1][1] += bad
-        self._buckets[-1][2] += 1
-        self._bad += bad
-        self._all += 1
+        self._window.turn(now)
+        self._window.count(failed=bad)
 
     def value(self, now: float) -> float:
         """Return the share, or the count per minute."""
-        oldest = now // self._width - _BUCKETS
-        while self._buckets and self._buckets[0][0] <= oldest:
-            _, bad, count = self._buckets.popleft()
-            self._bad -= int(bad)
-            self._all -= int(count)
+        window = self._window
+        window.turn(now)
         if not self._is_share:
-            return self._bad * 60 / self._window
-        return self._bad / self._all if self._all >= max(self._least, 1) else 0.0
+            return window.failed * 60 / self._seconds
+        return window.failed / window.seen if window.seen >= max(self._least, 1) else 0.0
 
     def look(self, now: float) -> Change | None:
         """Compare the value with the thresholds; return the change of the level, None if there is
@@ -86,11 +77,11 @@ class AlertState:
                 self._below_since.pop(level, None)
             else:
                 self._below_since.setdefault(level, now)
-        if before and now - self._below_since.get(before, now) >= self._window:
+        if before and now - self._below_since.get(before, now) >= self._seconds:
             # From critical to warning, if only the critical threshold was not exceeded for a
             # window.
             still = (
-                before == "critical" and now - self._below_since.get("warning", now) < self._window
+                before == "critical" and now - self._below_since.get("warning", now) < self._seconds
             )
             self.level = "warning" if still else ""
             return Change(before, self.level, value, self._thresholds[before])

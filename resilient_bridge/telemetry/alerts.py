@@ -10,14 +10,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
-from ..errors import Severity, config_error
-from ..errors.teaching import taught
+from ..failure import Severity, config_error
+from ..failure.teaching import taught
 from ..locks import new_lock
 from ..world import current_world
 from .alert_state import AlertState
 from .hub import emit, listen
-from .instruments import CALLS, DROPS, ERRORS, HOOKS, RECONNECTS
-from .measures import Measures
+from .metrics import CALLS, DROPS, ERRORS, HOOKS, RECONNECTS, Measures
+from .work_events import AlertChanged
 
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from types import TracebackType
 
-    from ..errors import Failure
-    from .alert_events import AlertChanged, AlertLevel, AlertRule
+    from ..failure import Failure
     from .alert_state import Change
     from .event import Event
+    from .work_events import AlertLevel, AlertRule
 
     Thresholds = tuple[float, float] | None
     """The values above which a warning and a critical alert are raised; None: never."""
@@ -239,8 +239,6 @@ class Alerts:
 
 
 def _event(rule: AlertRule, change: Change, failure: Failure | None) -> AlertChanged:
-    from .alert_events import AlertChanged
-
     is_raised = bool(change.after) and (change.after == "critical" or not change.before)
     return AlertChanged(
         rule=rule,

@@ -12,9 +12,9 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
 
-from ..errors import Category, config_error, redact
+from ..failure import Category, config_error, redact
 from ..locks import new_lock
-from .hub import listen
+from .hub import listen, log_fields
 
 
 if TYPE_CHECKING:
@@ -135,8 +135,6 @@ class Debug:
         if kind is None or kind not in self._kinds:
             return
         import logging
-
-        from .log_fields import log_fields
 
         fields = {**log_fields(event), "kind": kind}
         seconds = getattr(event, "seconds", None)

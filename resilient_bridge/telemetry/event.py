@@ -17,14 +17,41 @@ from ..world import current_world
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
+    from typing import Protocol
 
-    from ..errors import Failure
+    from ..failure import Failure
+
+    class Counts(Protocol):
+        """Where an event says what it changes in the metrics: `Measures` in metrics.py.
+
+        `add` changes a metric, by its name without `resilient_bridge.`, with its labels in order.
+        `failure` counts a failure; None and one of severity info change nothing. `link` returns the
+        record of the link that sent the event.
+        """
+
+        def add(self, metric: str, value: float, *labels: str) -> None: ...
+        def failure(self, failure: Failure | None) -> None: ...
+        def link(self) -> LinkRecord: ...
 
 
 QUIET_WAIT: Final = 1.0
 """Seconds: up to this, the wait of a reconnect is not logged, and that of a retry is logged at
 debug.
 """
+ALWAYS: Final = ("",)
+"""For `__notable__`: whatever its state."""
+
+
+class LinkRecord:
+    """What the events of one link have said of it so far; `__counts__` reads it and writes it."""
+
+    __slots__ = ("down_since", "is_dropped", "is_up", "last")
+
+    def __init__(self) -> None:
+        self.is_up = False
+        self.is_dropped = False  # lost, and its first ReconnectScheduled or GaveUp has not come yet
+        self.down_since: datetime | None = None
+        self.last: Failure | None = None
 
 
 def _now() -> datetime:
@@ -96,10 +123,11 @@ class Event(Record):
     at: datetime = attrs.Factory(_now)
     bridge: str = ""
 
-    # What a class says of itself, for the log, debug mode and session logs.
+    # What a class says of itself, for the log, the metrics, spans, debug mode and session logs.
     __kind__: ClassVar[str] = ""  # of debug mode
     __state__: ClassVar[str] = ""  # the field that has what happened, and the words of its values
     __words__: ClassVar[Mapping[str, str]] = {}
+    __notable__: ClassVar[tuple[str, ...]] = ()  # a report lists it: ALWAYS, or in these states
     __of_each_call__: ClassVar[bool] = False  # no decision: `testing.record` leaves it out
     __by_strangers__: ClassVar[bool] = (
         False  # as often as somebody else likes, so its lines are limited
@@ -112,6 +140,13 @@ class Event(Record):
     def __text__(self) -> str:
         """Return its line in the log, not yet masked; asked only if there is one."""
         return ""
+
+    def __counts__(self, counts: Counts) -> None:
+        """Say what it changes in the metrics; nothing for most events."""
+
+    def __note__(self) -> tuple[str, dict[str, Any]] | None:
+        """Return its name and attributes on the span of its call; None if it is not noted there."""
+        return None
 
     def __repr__(self) -> str:
         """Return the record as a call, with the time last."""

@@ -8,23 +8,23 @@ Public as `rb.events`, which also has those of the modules beside this one.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import attrs
 
-from ..errors import WHY_STOPPED, Severity, redact, what_happened
-from .event import QUIET_WAIT, Event, with_failure
+from ..failure import WHY_STOPPED, Severity, redact, what_happened
+from .event import ALWAYS, QUIET_WAIT, Event, with_failure
 
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from ..errors import Failure
+    from ..failure import Failure
+    from .event import Counts
 
 __all__ = [
     "AcknowledgementLate",
-    "BridgeState",
     "CallLeftBehind",
     "CircuitChanged",
     "ClockJumped",
@@ -32,6 +32,7 @@ __all__ = [
     "Connected",
     "Disconnected",
     "DuplicateConflict",
+    "Event",
     "FeatureRefused",
     "FellBack",
     "GaveUp",
@@ -50,7 +51,6 @@ __all__ = [
     "StateSetAside",
     "StoreChanged",
     "Suspended",
-    "Verdict",
 ]
 
 _LOST = "connection lost"
@@ -125,6 +125,10 @@ class Connected(Event):
 
     __kind__ = "connection"
 
+    def __counts__(self, counts: Counts) -> None:
+        counts.link().is_up = True
+        counts.add("reconnect.attempts", 1, self.bridge, "connected")
+
 
 class Disconnected(Event):
     """The connection is lost or closed; `failure` is None if we closed it."""
@@ -134,6 +138,18 @@ class Disconnected(Event):
     session_id: str | None = None
 
     __kind__ = "connection"
+
+    def __counts__(self, counts: Counts) -> None:
+        link = counts.link()
+        was_up, link.is_up = link.is_up, False
+        if self.failure is None:
+            return
+        link.last = self.failure
+        counts.failure(self.failure)
+        if was_up:
+            link.is_dropped = True
+            link.down_since = link.down_since or self.at
+            counts.add("session.drops", 1, self.bridge, self.failure.code)
 
 
 class ReconnectScheduled(Event):
@@ -164,6 +180,9 @@ class ReconnectScheduled(Event):
             return "not reached"
         return "not connected" if reason in _NOT_CONNECTED else _LOST
 
+    def __counts__(self, counts: Counts) -> None:
+        _count_attempt(self, counts)
+
 
 class Joined(Event):
     """A session was joined for the first time in this store: there was nothing to resume."""
@@ -171,6 +190,9 @@ class Joined(Event):
     session_id: str
 
     __kind__ = "connection"
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.link().is_up = True
 
 
 class Resumed(Event):
@@ -195,6 +217,16 @@ class Resumed(Event):
     channels: Mapping[str, Verdict] = attrs.Factory(dict[str, Verdict])
 
     __kind__ = "connection"
+
+    def __counts__(self, counts: Counts) -> None:
+        link, verdict = counts.link(), str(self.verdict)
+        link.is_up = True
+        if link.down_since is not None:
+            seconds = max(0.0, (self.at - link.down_since).total_seconds())
+            counts.add("reconnect.duration", seconds, self.bridge, verdict)
+            link.down_since = None
+        if verdict != "RECOVERED":
+            counts.add("gaps", 1, self.bridge, verdict)
 
 
 class AcknowledgementLate(Event):
@@ -237,6 +269,7 @@ class GaveUp(Event):
     session_id: str | None = None
 
     __kind__ = "escalation"
+    __notable__ = ALWAYS
 
     def __level__(self) -> str:
         failure = self.failure
@@ -258,6 +291,10 @@ class GaveUp(Event):
             f"gave up on {name} after {attempts} attempt{'s' if attempts > 1 else ''} "
             f"in {self.seconds:.1f} s{why}: {what_happened(failure)}{end}"
         )
+
+    def __counts__(self, counts: Counts) -> None:
+        if self.seconds is None:  # of a link: a call that gave up is counted when it has ended
+            _count_attempt(self, counts)
 
 
 class RetryScheduled(Event):
@@ -287,6 +324,14 @@ class RetryScheduled(Event):
             f"{what_happened(self.failure)}"
         )
 
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("retries", 1, self.name, self.failure.code)
+        counts.failure(self.failure)
+
+    def __note__(self) -> tuple[str, dict[str, Any]]:
+        note = {"attempt": self.attempt, "wait": self.wait, "error.type": self.failure.code}
+        return "retry", note
+
 
 class RetryRecovered(Event):
     """Call number `attempt` of `name` succeeded after earlier attempts had failed."""
@@ -309,11 +354,16 @@ class FellBack(Event):
     rung: int
     failure: Failure
 
+    __notable__ = ALWAYS
+
     def __level__(self) -> str:
         return "warning"
 
     def __text__(self) -> str:
         return f"{self.name} fell back to its way {self.rung}: {self.failure}"
+
+    def __note__(self) -> tuple[str, dict[str, Any]]:
+        return "fell_back", {"rung": self.rung, "error.type": self.failure.code}
 
 
 class CallLeftBehind(Event):
@@ -329,6 +379,7 @@ class CallLeftBehind(Event):
 
     __words__: ClassVar = {"thread": "thread left behind", "task": "task left behind"}
     __state__ = "runs_in"
+    __notable__ = ALWAYS
 
     def __level__(self) -> str:
         return "warning"
@@ -373,6 +424,10 @@ class CircuitChanged(Event):
         after = "" if self.retry_after is None else f" for {self.retry_after:.3g} s"
         return f"circuit {self.key} opened{after}: {with_failure(self.reason, self.failure)}"
 
+    def __counts__(self, counts: Counts) -> None:
+        by_hand = {"isolated": "open", "disabled": "closed"}
+        counts.add("circuit.transitions", 1, self.key, by_hand.get(self.state, self.state))
+
 
 class Closed(Event):
     """The bridge is closed and will not reconnect."""
@@ -410,6 +465,10 @@ class MessageUndelivered(Event):
 
     def __text__(self) -> str:
         return f"{self.type} may or may not have arrived: {self.reason}; key {self.key}"
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("messages.undelivered", 1, self.bridge, self.outcome)
+        counts.failure(self.failure)
 
 
 class OutboundInDoubt(Event):
@@ -454,6 +513,11 @@ class MessageRejected(Event):
 
     failure: Failure
 
+    __notable__ = ALWAYS
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.failure(self.failure)
+
 
 class LateReply(Event):
     """An answer came for a request that had already failed or been withdrawn."""
@@ -472,6 +536,8 @@ class FeatureRefused(Event):
     type: str
     failure: Failure
 
+    __notable__ = ALWAYS
+
 
 class ReplayIgnored(Event):
     """A replay answer came after the verdict; its `messages` were counted and dropped, never
@@ -487,6 +553,8 @@ class ClockJumped(Event):
     """
 
     seconds: float
+
+    __notable__ = ALWAYS
 
 
 class DuplicateConflict(Event):
@@ -511,6 +579,7 @@ class StoreChanged(Event):
 
     __state__ = "state"
     __words__: ClassVar = {"failed": "store failed", "working": "store recovered"}
+    __notable__ = ALWAYS
 
     def __level__(self) -> str:
         return "warning" if self.state == "failed" else "info"
@@ -520,6 +589,9 @@ class StoreChanged(Event):
             return f"{self.store} works again"
         how = "goes on in this process alone" if self.degraded else "keeps nothing"
         return f"{self.store} failed, {how}: {self.failure}"
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.failure(self.failure)
 
 
 class StateSetAside(Event):
@@ -535,6 +607,8 @@ class StateSetAside(Event):
     lost: str
     failure: Failure
 
+    __notable__ = ALWAYS
+
     def __level__(self) -> str:
         return "warning"
 
@@ -543,3 +617,17 @@ class StateSetAside(Event):
         return (
             f"state unusable{where}: {self.failure}; used instead: {self.source}; lost: {self.lost}"
         )
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.failure(self.failure)
+
+
+def _count_attempt(event: ReconnectScheduled | GaveUp, counts: Counts) -> None:
+    """Count the attempt to connect that has failed, and its failure, if no other event has."""
+    link, failure = counts.link(), event.failure
+    was_dropped, link.is_dropped = link.is_dropped, False
+    if not was_dropped:  # the first one after a loss reports the loss, not a failed attempt
+        counts.add("reconnect.attempts", 1, event.bridge, "failed")
+    if failure is not None and failure is not link.last:
+        link.last = failure
+        counts.failure(failure)

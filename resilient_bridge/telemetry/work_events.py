@@ -1,31 +1,183 @@
-"""The events of tools, workflows, budgets, contexts, degradation and hooks. Public as `rb.events`.
+"""The events of single calls, alerts, commands, tools, workflows, budgets, contexts, degradation and
+hooks. Public as `rb.events`.
 
-Rule: an event has a tool's name, a phase's name or an amount, never an argument or a result.
+Rule: an event has a name (of a call, a tool, a phase), an id or an amount, never an argument or a
+result. Those of single calls and commands are created only while a listener is registered.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from .event import Event, with_failure
+from .event import ALWAYS, Event, with_failure
 
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from ..errors import Failure
+    from ..failure import Failure
+    from .event import Counts
 
 __all__ = [
+    "AlertChanged",
+    "AlertLevel",
+    "AlertRule",
+    "CallFinished",
+    "CallOutcome",
+    "CallRejected",
+    "CommandAnswered",
+    "CommandSent",
     "ContextCompacted",
     "ContextNearlyFull",
     "HookRejected",
     "ModeChanged",
     "PhaseChanged",
+    "PollFailed",
     "SpendChanged",
     "ToolFailed",
     "ToolPending",
     "WorkflowChanged",
 ]
+
+# ---- calls --------------------------------------------------------------------------------------
+
+
+CallOutcome: TypeAlias = Literal["ok", "failed", "rejected", "cancelled", "fell_back"]
+"""How a call ended: `failed` also for a returned failure, `rejected` if nothing was called."""
+
+
+class CallFinished(Event):
+    """A call of `name` has ended; one event for each, while a listener is registered.
+
+    `outcome` is ok, failed, rejected (nothing was called), cancelled or fell_back. `seconds` is the
+    whole time, including the `waited` between attempts; `key` that of its circuit, or the owner of
+    its state: a function, an origin.
+    """
+
+    name: str
+    outcome: CallOutcome
+    attempts: int
+    seconds: float
+    waited: float
+    key: str
+    failure: Failure | None = None
+
+    __of_each_call__ = True
+
+    def __counts__(self, counts: Counts) -> None:
+        is_repeated = self.outcome == "ok" and self.attempts > 1
+        outcome = "ok_after_retry" if is_repeated else self.outcome
+        counts.add("calls", 1, self.name, outcome)
+        counts.add("call.duration", self.seconds, self.name, outcome)
+        counts.add("call.attempts", self.attempts, self.name)
+        if outcome in ("failed", "rejected"):
+            counts.failure(self.failure)
+
+
+class CallRejected(Event):
+    """An attempt of `name` was not admitted `by` a circuit, bulkhead, rate_limit or budget (a
+    retry).
+
+    Created only while a listener is registered.
+    """
+
+    name: str
+    by: Literal["circuit", "bulkhead", "rate_limit", "budget"]
+    key: str
+    failure: Failure
+
+    __of_each_call__ = True
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("rejections", 1, self.name, self.by)
+
+    def __note__(self) -> tuple[str, dict[str, Any]]:
+        return "rejected", {"by": self.by, "error.type": self.failure.code}
+
+
+# ---- alerts -------------------------------------------------------------------------------------
+
+
+AlertLevel: TypeAlias = Literal["warning", "critical"]
+"""How bad an alert is."""
+AlertRule: TypeAlias = Literal[
+    "error_rate", "reconnect_failures", "session_drops", "hook_failures", "failure"
+]
+"""What an alert is about: the threshold of that name, or one failure."""
+
+
+class AlertChanged(Event):
+    """`rb.telemetry.Alerts` has raised or cleared an alert of `level`; `value` is what it measured.
+
+    `state` is "raised" when the value is above `threshold`; reported once until it is cleared or
+    gets worse. For the rule `failure` one failure is enough, the one in this event: its severity is
+    critical or fatal. It is "cleared" when the threshold was respected for one whole window;
+    `remaining` is then `warning` if the warning still holds.
+    """
+
+    rule: AlertRule
+    state: Literal["raised", "cleared"]
+    level: AlertLevel
+    value: float
+    threshold: float
+    failure: Failure | None = None
+    remaining: Literal["", "warning"] = ""
+
+    __state__ = "state"
+    __words__: ClassVar = {"raised": "alert raised", "cleared": "alert cleared"}
+
+    def __level__(self) -> str:
+        return self.level if self.state == "raised" else "info"
+
+    def __text__(self) -> str:
+        if self.state == "cleared":
+            return f"alert {self.rule} is over, {self.level}: {self.value:.3g}"
+        why = "" if self.failure is None else f": {self.failure}"
+        return (
+            f"alert {self.rule}, {self.level}: {self.value:.3g} is above {self.threshold:.3g}{why}"
+        )
+
+    def __counts__(self, counts: Counts) -> None:
+        if self.state == "raised":
+            counts.add("alerts", 1, self.rule, self.level)
+
+
+# ---- commands -----------------------------------------------------------------------------------
+
+
+class CommandSent(Event):
+    """A command was handed to its peer, which knows it by `correlation_id`."""
+
+    name: str
+    correlation_id: str
+
+    __kind__ = "correlation"
+    __of_each_call__ = True
+
+
+class CommandAnswered(Event):
+    """The peer reported a command complete, timed out or expired, `seconds` after it was sent or
+    first followed.
+    """
+
+    name: str
+    correlation_id: str
+    status: str
+    seconds: float
+
+    __kind__ = "correlation"
+    __of_each_call__ = True
+
+
+class PollFailed(Event):
+    """Polling a command failed; whether it is repeated depends on the failure."""
+
+    name: str
+    correlation_id: str
+    failure: Failure
+
+    __kind__ = "polling"
+    __of_each_call__ = True
 
 
 # ---- tools and hooks ---------------------------------------------------------------------------------------------
@@ -43,12 +195,19 @@ class ToolFailed(Event):
     failure: Failure
     seconds: float = 0.0
 
+    __notable__ = ALWAYS
+
     def __level__(self) -> str:
         return "warning"
 
     def __text__(self) -> str:
         text = "failed" if self.required else "is optional and skipped"
         return f"tool {self.tool} {text}: {self.failure}"
+
+    def __counts__(self, counts: Counts) -> None:
+        # no call was made for these, so no other event counts them
+        if self.failure.code in ("TOOL_NOT_FOUND", "TOOL_ARGUMENTS_INVALID"):
+            counts.failure(self.failure)
 
 
 class ToolPending(Event):
@@ -70,12 +229,17 @@ class HookRejected(Event):
     failure: Failure
 
     __by_strangers__ = True
+    __notable__ = ALWAYS
 
     def __level__(self) -> str:
         return "warning"
 
     def __text__(self) -> str:
         return f"hook event refused: {self.failure}"
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("hook.rejections", 1)
+        counts.failure(self.failure)
 
 
 # ---- workflows ---------------------------------------------------------------------------------------------------
@@ -106,6 +270,7 @@ class WorkflowChanged(Event):
         "completed": "workflow completed",
         "aborted": "workflow aborted",
     }
+    __notable__ = ("halted", "aborted")
 
     def __level__(self) -> str:
         return {"halted": "error", "aborted": "warning"}.get(self.status, "info")
@@ -146,6 +311,7 @@ class PhaseChanged(Event):
         "skipped": "phase skipped",
         "undone": "phase undone",
     }
+    __notable__ = ("undone",)
 
     def __level__(self) -> str:
         return "info" if self.status in ("started", "completed") else "warning"
@@ -222,6 +388,8 @@ class ContextNearlyFull(Event):
     tokens: int
     limit: int
 
+    __notable__ = ALWAYS
+
     def __level__(self) -> str:
         return "warning"
 
@@ -246,6 +414,7 @@ class ModeChanged(Event):
 
     __state__ = "reason"
     __words__: ClassVar = {"failure": "degraded", "restore_after": "restored", "reset": "restored"}
+    __notable__ = ALWAYS
 
     def __level__(self) -> str:
         return "warning" if self.reason == "failure" else ""

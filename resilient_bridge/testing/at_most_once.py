@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import attrs
 
-from ..calls.outcome import Outcome
-from ..errors import BridgeError, Executed
-from ..errors.teaching import taught
+from ..calls import Outcome
+from ..failure import BridgeError, Executed
+from ..failure.teaching import taught
 from .faulty_http import HTTPFault, HTTPServer
 
 

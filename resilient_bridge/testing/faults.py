@@ -17,7 +17,7 @@ from typing import Final, Literal, get_args
 
 import attrs
 
-from ..errors import config_error
+from ..failure import config_error
 from .link import Link, Way
 from .loop import SimulatedLoop
 from .timeline import stream

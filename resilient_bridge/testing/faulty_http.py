@@ -14,7 +14,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Final, Self
 
-from ..errors import config_error, is_count
+from ..failure import config_error, is_count
 from .loopback_http import LoopbackHTTPServer, QuietHandler, hold_port
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from ..calls.policy import Policy
-from ..calls.run.binding import Binding
-from ..classification.statuses import status_finding
-from ..errors import config_error, error_for
-from ..errors.teaching import taught
+from ..calls import Policy
+from ..calls.ports import Binding
+from ..failure import config_error, error_for
+from ..failure.statuses import status_finding
+from ..failure.teaching import taught
 from ..world import World
 from .worlds import AlteredWorld, Inside
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
-from ..errors.teaching import taught
+from ..failure.teaching import taught
 from .proxy_link import Fault, Link, Way
 
 

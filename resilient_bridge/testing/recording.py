@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from .. import events
-from ..errors.teaching import taught
+from ..failure.teaching import taught
 from ..telemetry import listen
 
 

@@ -18,7 +18,7 @@ import attrs
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request
 
-from ..errors.teaching import taught
+from ..failure.teaching import taught
 from .server_faults import Behaviour
 from .server_link import Link, Tasks
 from .server_listener import EmbeddedBridge, Refusal

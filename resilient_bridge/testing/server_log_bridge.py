@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-from ..errors import config_error
+from ..failure import config_error
 from .server_listener import EmbeddedBridge
 from .server_log import Log, Position
 from .server_log_forms import Forms, has_position

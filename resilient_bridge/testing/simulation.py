@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar, overload
 
-from ..errors.teaching import taught
+from ..failure.teaching import taught
 from .faults import FaultRun, Faults
 from .loop import SimulatedLoop
 from .server import BridgeServer

@@ -19,8 +19,8 @@ from time import monotonic
 from typing import Any, Final
 from weakref import ref
 
-from ..errors import config_error
-from ..errors.teaching import TeachesNames
+from ..failure import config_error
+from ..failure.teaching import TeachesNames
 
 
 # iterations of a loop in which something is always ready: a test that polls with `sleep(0)`

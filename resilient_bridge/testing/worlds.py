@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from ..calls.frame import CURRENT, CallFrame, new_frame
-from ..errors import config_error
-from ..errors.teaching import RefusedUse, taught
+from ..calls.ports import CallFrame, current_frame, leave_world
+from ..calls.ports import enter_world as enter_calls
+from ..failure import config_error
+from ..failure.teaching import RefusedUse, taught
 from ..world import WORLD, World, current_world
 from ..world.real import run_into
 from .timeline import Timeline
@@ -139,29 +140,25 @@ class Inside(AbstractContextManager[T], Generic[T]):
             )
 
     def __enter__(self) -> T:
-        call, around = CURRENT.get(), current_world()
+        call, around = current_frame(), current_world()
         tokens = enter_world(self._world(around))
         self._stays.append((call, around, *tokens))
         return self._subject
 
     def __exit__(self, *exc: object) -> None:
         call, around, of_call, of_world = self._stays.pop()
+        leave_world(of_call, call)
         try:
-            CURRENT.reset(of_call)
             WORLD.reset(of_world)
         except ValueError:
             # exited in another context than entered, as fixtures are: that context ends with the
             # test
-            CURRENT.set(call)
             WORLD.set(around)
 
 
 def enter_world(world: World) -> tuple[Token[CallFrame], Token[World]]:
     """Set a world in this context, for all readers and for the calls that start in it."""
-    around = CURRENT.get()
-    edge = new_frame(None, around, world, around.started, around.deadline_at)
-    edge.first = around.first or around
-    return CURRENT.set(edge), WORLD.set(world)
+    return enter_calls(world), WORLD.set(world)
 
 
 @taught

@@ -11,13 +11,13 @@ import sys
 from asyncio import get_running_loop
 from typing import TYPE_CHECKING, Any
 
-from ..errors import config_error
+from ..failure import config_error
 
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from ..errors import BridgeError
+    from ..failure import BridgeError
 
 
 def running_loop(what: str) -> AbstractEventLoop:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from ..errors import config_error
+from ..failure import config_error
 from .event_loop import no_loop
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from websockets.exceptions import InvalidURI
 from websockets.uri import WebSocketURI, parse_uri
 
-from ..errors import is_sensitive, sends_secret
+from ..failure import is_sensitive, sends_secret
 
 
 _HEADER_NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9a-zA-Z]+")

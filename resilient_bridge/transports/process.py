@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
-from ..errors import redact
+from ..failure import redact
 from .lines import Lines, Outgoing
 from .process_groups import OWN_GROUP
 from .process_tree import CLOSE_SECONDS, Calm, ProcessTree

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from itertools import chain, zip_longest
 from typing import Any, Final, TypeVar
 
-from ..errors.errnos import errno_of
+from ..failure.errnos import errno_of
 
 
 T = TypeVar("T")

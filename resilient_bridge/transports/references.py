@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ..errors import Failure, config_error, error_for
+from ..failure import Failure, config_error, error_for
 
 
 REFERENCE: Final = "env:NAME or file:PATH"

@@ -11,22 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import attrs
 
-from ..errors.source_text import shown
-from .fields import Value, count, fits, optional, path_of, refuse
-from .foreign import WaitSchedule, check_wait
-from .forms import takes
+from ..failure.source_text import shown
+from .backoff import WaitSchedule, check_wait
+from .fields import Value, count, fits, optional, path_of, refuse, wants
 from .what import WANTED, is_what, plain, rank, refuse_what
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
 
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 _check_before: Final = fits(
-    "function",
     "a function without arguments",
     callable,
     refused="a function without arguments, or None",
@@ -109,7 +107,7 @@ def as_rules(rules: Mapping[Any, Rule]) -> Mapping[Any, Rule]:
     )
 
 
-@takes("rules", of=Rule, wanted="a table of failures, each with a rule")
+@wants("a table of failures, each with a rule")
 def check_rules(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate a field that holds a table."""
     path = path_of(instance, attribute)

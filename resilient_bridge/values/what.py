@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import attrs
 
-from ..classification.class_names import Named, meant
-from ..errors import changed, config_error, is_known_code, number_in
-from ..errors.source_text import shown
-from ..errors.taxonomy import Category, Kind
-from .fields import is_function, is_tenacity, path_of, refuse
-from .forms import takes
+from ..failure import changed, config_error, is_known_code, number_in
+from ..failure.class_names import Named, meant
+from ..failure.source_text import shown
+from ..failure.taxonomy import Category, Kind
+from .fields import is_function, is_tenacity, path_of, refuse, wants
 
 
 if TYPE_CHECKING:
-    from ..errors import Failure
+    from ..failure import Failure
     from .fields import Validator
 
 
@@ -82,7 +81,7 @@ def whats(*, of_tenacity: bool = False) -> Validator:
     `of_tenacity` lets one of tenacity's `retry=` objects stand for one.
     """
 
-    @takes("whats", wanted="failures")
+    @wants("failures")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         check_whats(path_of(instance, attribute), value, of_tenacity=of_tenacity)
 
@@ -215,7 +214,7 @@ def add_note(error: BaseException, what: str, wrong: Exception) -> bool:
 
     False if that error must be raised: it says that the policy itself is wrong.
     """
-    from ..errors import ConfigError, class_name, text_of
+    from ..failure import ConfigError, class_name, text_of
 
     if issubclass(type(wrong), ConfigError):
         return False
@@ -337,13 +336,13 @@ def _classes(failure: Failure) -> Iterator[tuple[int, type[BaseException]]]:
         yield _CLASS, type(failure.cause)
     # The class that we would raise for it counts too, but only as a family: AuthError says less
     # than AUTH_TOKEN_EXPIRED.
-    from ..errors import error_class
+    from ..failure import error_class
 
     yield _BASE_CLASS, error_class(failure)
 
 
 def is_code(text: str) -> bool:
     """Return whether a text is one of our codes, by its prefix."""
-    from ..errors import PREFIXES
+    from ..failure import PREFIXES
 
     return text.startswith(tuple(PREFIXES))

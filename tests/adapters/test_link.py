@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
 from tests.adapters.link_peers import Client, World, now, quick, virtual
 from tests.peers.running import until
 

@@ -51,7 +51,7 @@ async def test_e12_the_log_and_the_events_name_the_cause(caplog):
 @virtual
 async def test_e12_the_change_to_backoff_says_why():
     """Not `connection_lost` for everything: the server's own close is there."""
-    from resilient_bridge.classification import classify_close
+    from resilient_bridge.failure import classify_close
 
     world = World()
     link = rb.reconnecting(world.factory, quick())

@@ -21,7 +21,7 @@ import trustme
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
-from tests.internals.classification import PROOFS
+from tests.internals.failure import PROOFS
 
 
 pytestmark = pytest.mark.real

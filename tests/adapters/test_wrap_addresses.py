@@ -10,7 +10,7 @@ from google import genai
 from google.genai import errors, types
 
 import resilient_bridge as rb
-from resilient_bridge.errors import Category
+from resilient_bridge.failure import Category
 from tests.rows import each_row
 
 

@@ -12,7 +12,7 @@ from google import genai
 from google.genai import errors, types
 
 import resilient_bridge as rb
-from resilient_bridge.errors import Category, Executed
+from resilient_bridge.failure import Category, Executed
 
 
 def _openai(requests, *, is_async=True, **options):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resilient_bridge.agent import Degradation
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
 
 
 LIMITED = Failure.of("SYS_RATE_LIMITED")

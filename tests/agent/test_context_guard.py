@@ -12,7 +12,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import ContextGuard
-from resilient_bridge.errors import ConfigError, ContextOverflowError
+from resilient_bridge.failure import ConfigError, ContextOverflowError
 
 
 def count(messages, tools):

@@ -13,7 +13,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import Degradation, degradations
-from resilient_bridge.errors import ConfigError, Failure
+from resilient_bridge.failure import ConfigError, Failure
 from tests.agent.ladders import LIMITED, LOST, browse, steps
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import Degradation, degradations
-from resilient_bridge.errors import ConfigError, RejectedError
+from resilient_bridge.failure import ConfigError, RejectedError
 from tests.agent.ladders import LIMITED, LOST, browse, steps
 
 

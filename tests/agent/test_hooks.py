@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import resilient_bridge as rb
 from resilient_bridge.agent import HookEvent, hook_answer
-from resilient_bridge.errors import ConfigError, ProtocolError
+from resilient_bridge.failure import ConfigError, ProtocolError
 
 
 NAMES = [

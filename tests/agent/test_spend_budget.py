@@ -12,7 +12,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import SpendBudget, SpendState
-from resilient_bridge.errors import ConfigError, SpendLimitError
+from resilient_bridge.failure import ConfigError, SpendLimitError, error_for
 from tests.calls.forms import settle
 from tests.internals.telemetry import name_in_words
 
@@ -182,7 +182,7 @@ async def test_a_caller_that_is_cancelled_while_waiting_leaves_nothing_behind():
     ("error", "counted"),
     [
         (ConnectionRefusedError(), 0),
-        (rb.errors.error_for(rb.Failure.of("SYS_RATE_LIMITED")), 0),
+        (error_for(rb.Failure.of("SYS_RATE_LIMITED")), 0),
         (ConnectionResetError(), 2),
         (TimeoutError(), 2),
         (KeyError("usage"), 2),

@@ -13,7 +13,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import SpendBudget, SpendState
-from resilient_bridge.errors import StoreError, error_for
+from resilient_bridge.failure import StoreError, error_for
 from tests.internals.stores import read_document, write_document
 from tests.internals.telemetry import name_in_words
 from tests.stores.states import backup_of

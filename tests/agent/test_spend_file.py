@@ -11,7 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import SpendBudget, SpendState
-from resilient_bridge.errors import StoreError, error_for
+from resilient_bridge.failure import StoreError, error_for
 from tests.calls.forms import settle
 from tests.internals.telemetry import name_in_words
 from tests.stores.states import damage

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from resilient_bridge.agent import SpendBudget
-from resilient_bridge.errors import ConfigError, SpendLimitError
+from resilient_bridge.failure import ConfigError, SpendLimitError
 
 
 async def test_a_guarded_function_stays_what_it_was():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from resilient_bridge.agent import SpendState
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from tests.internals.agent import SpendAccount, amount_of
 
 

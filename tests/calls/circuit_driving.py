@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from resilient_bridge.calls import Breaker
-from resilient_bridge.errors import CircuitOpenError
+from resilient_bridge.failure import CircuitOpenError
 from tests.internals.calls import CircuitState
 
 

@@ -11,9 +11,9 @@ from datetime import timedelta
 
 import pytest
 
-from resilient_bridge import errors
+from resilient_bridge import failure as errors
 from resilient_bridge.calls import Breaker
-from resilient_bridge.errors import CircuitOpenError, Failure
+from resilient_bridge.failure import CircuitOpenError, Failure
 from resilient_bridge.values import Backoff
 from tests.calls.circuit_driving import Circuit, in_threads, opened, rejection
 from tests.internals.calls import CircuitState
@@ -96,7 +96,7 @@ def test_a_rejection_is_the_public_class():
     assert type(pickle.loads(pickle.dumps(error))) is errors.CircuitOpenError
     assert not isinstance(error, OSError)
     assert traceback.format_exception_only(error)[0].startswith(
-        "resilient_bridge.errors.exceptions.CircuitOpenError: circuit"
+        "resilient_bridge.failure.exceptions.CircuitOpenError: circuit"
     )
     with pytest.raises(AttributeError):
         error.nothing  # noqa: B018

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from resilient_bridge.calls import Breaker
-from resilient_bridge.errors import CircuitOpenError
+from resilient_bridge.failure import CircuitOpenError
 from tests.calls.circuit_driving import Circuit, in_threads, opened, rejection
 
 

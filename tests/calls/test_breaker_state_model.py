@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from resilient_bridge.calls import Breaker
-from resilient_bridge.errors import CircuitOpenError
+from resilient_bridge.failure import CircuitOpenError
 from resilient_bridge.values import Backoff
 from tests.internals.calls import CircuitState
 

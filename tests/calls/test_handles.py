@@ -10,7 +10,7 @@ from contextvars import copy_context
 import pytest
 
 from resilient_bridge.calls import Breaker, Circuit, circuit, circuits
-from resilient_bridge.errors import BridgeError, CircuitOpenError, ConfigError, Failure, Severity
+from resilient_bridge.failure import BridgeError, CircuitOpenError, ConfigError, Failure, Severity
 from tests.calls.circuit_driving import in_threads
 from tests.calls.test_registry import empty  # noqa: F401 -- a fixture
 from tests.internals.calls import circuits as registry

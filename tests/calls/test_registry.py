@@ -11,7 +11,7 @@ import pytest
 
 from resilient_bridge import events
 from resilient_bridge.calls import Breaker, Bulkhead, RateLimit, RetryBudget
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
 from resilient_bridge.telemetry import listen
 from resilient_bridge.values import Backoff
 from tests.calls.circuit_driving import in_threads

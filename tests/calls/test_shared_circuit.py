@@ -8,7 +8,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.calls import Breaker
-from resilient_bridge.errors import CircuitOpenError, Failure
+from resilient_bridge.failure import CircuitOpenError, Failure
 from tests.calls.shared_driving import CLOSED, HALF_OPEN, OPEN, Asked, Line, Store, view
 from tests.internals.calls import CircuitAnswer, Permit, SharedCircuit
 

@@ -8,7 +8,7 @@ import pytest
 
 from resilient_bridge import named
 from resilient_bridge.calls import Breaker, Policy, Retry, circuit
-from resilient_bridge.errors import (
+from resilient_bridge.failure import (
     CODES,
     Category,
     Failure,

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from resilient_bridge.errors import ConfigError, StoreError
+from resilient_bridge.failure import ConfigError, StoreError
 from tests.internals.cli import Receipts
 from tests.samples import some
 from tests.stores.database_damage import ROOM

@@ -16,7 +16,7 @@ from resilient_bridge.exporters import otel
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import simulate
 from tests.exporters.otel_sdk import Telemetry, telemetry
-from tests.internals.exporters import readings
+from tests.internals.exporters import exporter
 
 
 __all__ = ["telemetry"]  # a fixture
@@ -346,12 +346,12 @@ def test_a_gauge_reads_what_is_its_own(telemetry, monkeypatch):
         rb.Policy(rb.Breaker.consecutive(1, open_for=60, key="circuit of the gauges"))(lambda: 1)
     )
     ours = rb.calls.circuits()["circuit of the gauges"]
-    monkeypatch.setattr(readings, "circuits", lambda: {"circuit of the gauges": ours})
+    monkeypatch.setattr(exporter, "circuits", lambda: {"circuit of the gauges": ours})
     calls = Counter()
     for name in ("known_circuits", "standing_alerts", "open_links"):
-        read = getattr(readings, name)
+        read = getattr(exporter, name)
         monkeypatch.setattr(
-            readings, name, lambda *args, name=name, read=read: calls.update([name]) or read(*args)
+            exporter, name, lambda *args, name=name, read=read: calls.update([name]) or read(*args)
         )
     of_ours = telemetry.points("resilient_bridge.circuit.state")
     assert {one.attributes["circuit"] for one in of_ours} == {"circuit of the gauges"}

@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
-from resilient_bridge.errors import redact
+from resilient_bridge.failure import redact
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import BridgeServer, record, simulate
-from tests.internals.exporters import series
+from tests.internals.exporters import exporter
 from tests.internals.telemetry import INSTRUMENTS
 
 
@@ -193,7 +193,7 @@ def test_a_name_that_gets_no_series_is_not_masked_for_one(monkeypatch):
     """Of what is counted as `other` nothing is shown, so nothing is looked at; no name stays none, and one of blanks is a name."""
     read = []
     monkeypatch.setattr(
-        series, "redact", lambda text, **limit: read.append(text) or redact(text, **limit)
+        exporter, "redact", lambda text, **limit: read.append(text) or redact(text, **limit)
     )
     with Scraped(max_series=1) as scraped:
         for name in ("first", "second", "third", "  ", ""):

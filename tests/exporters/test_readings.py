@@ -9,7 +9,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 import resilient_bridge as rb
 from resilient_bridge.telemetry import emit
 from resilient_bridge.testing import simulate
-from tests.internals.exporters import readings
+from tests.internals.exporters import exporter
 from tests.internals.telemetry import INSTRUMENTS
 
 
@@ -24,9 +24,9 @@ def test_what_a_gauge_reads_is_its_part_of_all_readings(only):
             await bridge.wait_ready()
             with rb.telemetry.Alerts():
                 emit(rb.events.GaveUp(name="bridge", failure=rb.Failure.of("PROTO_VIOLATION")))
-                named = readings.NamedCircuits(10_000, for_good=False)
-                everything = list(readings.readings(named))
-                found = list(readings.readings(named, only))
+                named = exporter.NamedCircuits(10_000, for_good=False)
+                everything = list(exporter.readings(named))
+                found = list(exporter.readings(named, only))
         assert found == [one for one in everything if one[0] is only]
         assert found
 
@@ -45,8 +45,8 @@ def test_circuits_beyond_the_bound_are_counted_by_their_states(monkeypatch):
     found = {f"{n:02}": _State("half_open" if n == 50 else "closed") for n in range(60)} | {
         "other": _State("open")
     }
-    monkeypatch.setattr(readings, "circuits", lambda: found)
-    read = list(readings.NamedCircuits(50, for_good=False).readings())
+    monkeypatch.setattr(exporter, "circuits", lambda: found)
+    read = list(exporter.NamedCircuits(50, for_good=False).readings())
     values = {labels: value for _, labels, value in read}
     assert len(values) == len(read) == 55
     assert values["50", "half_open"] == 1
@@ -67,7 +67,7 @@ def test_opentelemetry_shows_every_circuit_however_many_there_were(monkeypatch, 
         for number in range(10):
             found = {f"circuit {number} {one}": _State("closed") for one in range(398)}
             found |= {"a": _State("open"), "z": _State("open")}
-            monkeypatch.setattr(readings, "circuits", lambda found=found: found)
+            monkeypatch.setattr(exporter, "circuits", lambda found=found: found)
             (scope,) = reader.get_metrics_data().resource_metrics[0].scope_metrics
             (points,) = (
                 one.data.data_points

@@ -1,6 +1,6 @@
 """What tests use of the package below its doors, in a module for each room: a module that moves changes one file here.
 
-Rule: a test imports `resilient_bridge` and the doors of its rooms (`resilient_bridge.errors`); what lies deeper it imports
+Rule: a test imports `resilient_bridge` and the doors of its rooms (`resilient_bridge.failure`); what lies deeper it imports
 from here. Each module is loaded when a name of it is first used, so a child process pays for what it needs.
 """
 

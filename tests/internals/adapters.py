@@ -8,11 +8,11 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.adapters",
     {
+        "arguments": "permits",
         "http.own_transport": "Options own_transport",
         "http": "transport",
-        "idempotency": "permits",
-        "sdk.model_streams": "Ending",
-        "sdk.sdk_tools": "google_runs_tools openai_effect",
+        "sdk.sdks": "google_runs_tools openai_effect",
+        "sdk.streams": "Ending",
         "sidecar": "front_http message outcomes upstream_http_lanes",
         "sidecar.calls": "Calls",
         "sidecar.defects": "request_misnamed_by request_named_in",

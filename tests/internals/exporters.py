@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.exporters",
     {
-        "": "health readings series",
+        "": "exporter health",
         "otel": "note_on_span=_note",
     },
 )

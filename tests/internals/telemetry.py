@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.telemetry",
     {
-        "": "alert_events call_events debug_events hub link_events=events work_events",
+        "": "hub link_events=events work_events",
         "debug": "debug_kind=kind_of name_in_words",
         "event": "sender_of sent_by",
         "events": (
@@ -16,11 +16,8 @@ __getattr__ = lazily(
             "GaveUp Joined LateReply MessageRejected MessageUndelivered OutboundInDoubt ReconnectScheduled ReplayIgnored "
             "Resumed StateChanged StateSetAside StoreChanged Suspended"
         ),
-        "hub": "HUB listener_failures",
-        "instruments": "INSTRUMENTS",
+        "hub": "HUB listener_failures log_fields muted",
         "line_rate": "LineRate",
-        "log": "muted",
-        "log_fields": "log_fields",
-        "measures": "Measures",
+        "metrics": "INSTRUMENTS Measures",
     },
 )

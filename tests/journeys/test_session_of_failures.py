@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.errors import error_for
+from resilient_bridge.failure import error_for
 from tests.threats.watching import Watch, quick, simulated
 
 

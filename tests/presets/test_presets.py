@@ -10,7 +10,7 @@ import resilient_bridge as rb
 from resilient_bridge import Policy, presets
 from resilient_bridge.bridge import BridgePolicy, Heartbeat, Outbox, Reconnect
 from resilient_bridge.calls import Timeout
-from resilient_bridge.errors import ConfigError, Failure
+from resilient_bridge.failure import ConfigError, Failure
 from resilient_bridge.values import most_specific
 
 

@@ -11,8 +11,7 @@ import random
 from typing import Any
 
 from resilient_bridge.bridge import BridgePolicy, BridgeState
-from resilient_bridge.classification import classify_close
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure, classify_close
 from resilient_bridge.protocol import Decision, Entry, Gap, Message, Now, Session
 from resilient_bridge.stores import MemoryStore
 from tests.internals.telemetry import Event

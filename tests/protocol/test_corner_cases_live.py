@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.failure import error_for
 from tests.internals.telemetry import Joined
 from tests.protocol.driving import closed
 from tests.protocol.frames_rig import FramesRig, d, dialect, event, events, gap, unknown
@@ -389,7 +390,7 @@ def test_a_refusal_that_leaves_the_socket_open_ends_it():
     rig.hear(d.Refused(code="NO_ENTRY", text="not you"))
     assert rig.session.death is not None
     assert not rig.lose(rig.session.death).retry
-    assert isinstance(rb.errors.error_for(rig.session.failure), rb.errors.AuthError)
+    assert isinstance(error_for(rig.session.failure), rb.errors.AuthError)
 
 
 def test_a_channel_whose_answer_is_late_has_its_own_reason():

@@ -10,7 +10,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.http11 import Response
 
 import resilient_bridge as rb
-from resilient_bridge.classification import classify
+from resilient_bridge.failure import classify, error_for
 from tests.internals.telemetry import AcknowledgementLate
 from tests.protocol.frames_rig import FramesRig, d, dialect, event, gap, shown, unknown
 
@@ -235,7 +235,7 @@ def test_a_refused_upgrade_says_nothing_of_a_token_that_was_not_in_it():
     rig.session.connecting(rig.now)
     failure = rig.lose(refused_upgrade(403)).failure
     assert not failure.code.startswith("AUTH_")
-    assert not isinstance(rb.errors.error_for(failure), rb.errors.AuthError)
+    assert not isinstance(error_for(failure), rb.errors.AuthError)
 
 
 @pytest.mark.parametrize("login", ["asked", "first"])

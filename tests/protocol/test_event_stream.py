@@ -7,7 +7,7 @@ import random
 import pytest
 
 from resilient_bridge.bridge import Reconnect
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
 from resilient_bridge.protocol import Now, ServerSentEvent
 from resilient_bridge.values import Backoff, Rule
 from tests.internals.protocol import EventStream, Position

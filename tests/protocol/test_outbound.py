@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge.bridge import Dialect
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from resilient_bridge.protocol import EntryState as S
 from tests.internals.telemetry import MessageUndelivered
 from tests.protocol.driving import Rig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resilient_bridge.classification import classify_close
+from resilient_bridge.failure import classify_close
 from resilient_bridge.protocol import EntryState as S
 from tests.internals.telemetry import MessageUndelivered
 from tests.protocol.driving import CUT, Rig, closed

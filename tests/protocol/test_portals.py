@@ -8,12 +8,11 @@ import attrs
 import pytest
 
 from resilient_bridge.bridge import BridgeState, Reconnect
-from resilient_bridge.classification import classify_error_payload
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure, classify_error_payload
 from resilient_bridge.presets import ccsetup, default, gasoline, openviber, recursor, stdiobus
 from resilient_bridge.protocol import Now
 from resilient_bridge.values import Backoff, Rule
-from tests.internals.classification import status_finding, tls_finding
+from tests.internals.failure import status_finding, tls_finding
 from tests.internals.protocol import Reconnection
 from tests.internals.telemetry import GaveUp
 from tests.protocol.driving import CUT, REFUSED, START, Rig, closed

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from resilient_bridge.bridge import Reconnect
-from resilient_bridge.classification import classify_close
-from resilient_bridge.errors import Category, Failure
+from resilient_bridge.failure import Category, Failure, classify_close
 from resilient_bridge.presets import default, openviber, recursor
 from resilient_bridge.protocol import Now
 from resilient_bridge.values import Backoff, Rule

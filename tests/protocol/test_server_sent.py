@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_bridge.errors import Failure, ProtocolError
+from resilient_bridge.failure import Failure, ProtocolError
 from resilient_bridge.protocol import ServerSentEvent
 from tests.internals.protocol import EventStreamParser
 from tests.rows import each_row

@@ -9,7 +9,7 @@ import pytest
 
 from resilient_bridge.bridge import BridgeState as S
 from resilient_bridge.bridge import Reconnect
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
 from resilient_bridge.values import Backoff
 from tests.internals.protocol import LINKED, TRANSITIONS
 from tests.internals.telemetry import (

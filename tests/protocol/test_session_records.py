@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resilient_bridge.errors import CODES, ConfigError, Failure, SessionError, StoreError
+from resilient_bridge.failure import CODES, ConfigError, Failure, SessionError, StoreError
 from resilient_bridge.protocol import Now
 from tests.internals.protocol import (
     SNAPSHOT_BYTES,

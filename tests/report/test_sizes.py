@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.errors import READ, redact
+from resilient_bridge.failure import READ, redact
 from resilient_bridge.report import Incident, page
 from tests.internals.report import BINS, MIXED, Bins, First, Lane, Largest, Named, Tally, add, safe
 from tests.report.made_logs import BEGIN, log

@@ -8,7 +8,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import Workflow, WorkflowStatus
-from resilient_bridge.classification import classify
+from resilient_bridge.failure import classify
 from tests.agent.workflow.test_file_form import EXAMPLE
 from tests.rows import each_row
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.classification import classify
+from resilient_bridge.failure import classify
 from resilient_bridge.stores import SessionLog
 from resilient_bridge.telemetry import emit
 from tests.agent.ladders import steps

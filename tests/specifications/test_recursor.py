@@ -7,7 +7,7 @@ import json
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.classification import classify
+from resilient_bridge.failure import classify
 from resilient_bridge.testing import Behaviour, virtual_time
 from tests.rows import each_row
 

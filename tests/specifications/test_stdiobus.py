@@ -12,8 +12,8 @@ import pytest
 from google.genai import errors as google
 
 import resilient_bridge as rb
-from resilient_bridge.classification import classify
-from tests.classification.edges import answering, of_anthropic, of_google, of_openai, raising
+from resilient_bridge.failure import classify
+from tests.failure.edges import answering, of_anthropic, of_google, of_openai, raising
 from tests.rows import each_row
 
 

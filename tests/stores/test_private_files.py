@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from resilient_bridge.errors import ConfigError, StoreError
+from resilient_bridge.failure import ConfigError, StoreError
 from tests.internals.files import (
     open_private,
     path_of,

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from resilient_bridge.calls import Breaker, RetryBudget
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
 from resilient_bridge.stores import RedisState
 from resilient_bridge.values import Backoff
 from tests.internals.calls import BudgetState, CircuitState

@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from resilient_bridge.stores import MemoryStore, RedisState
 from tests.calls.shared_driving import Store
 from tests.internals.calls import SharedState

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.errors import Failure, StoreError
+from resilient_bridge.failure import Failure, StoreError
 from resilient_bridge.testing import BridgeServer
 from tests.internals.telemetry import GaveUp
 from tests.redis_server import redis_server_fixture

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 import resilient_bridge as rb
-from resilient_bridge.errors import ConfigError, StoreError
+from resilient_bridge.failure import ConfigError, StoreError
 from resilient_bridge.protocol import EntryState
 from resilient_bridge.stores import RedisStore
 from tests.redis_server import redis_server, redis_server_fixture

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from resilient_bridge import events
 from resilient_bridge.bridge import BridgeState, Verdict
-from resilient_bridge.classification import classify
-from resilient_bridge.errors import MASK, Failure
+from resilient_bridge.failure import MASK, Failure, classify
 from tests.internals.stores import LONGEST_LINE, event_line, record_line
 from tests.reference import records
 

@@ -15,7 +15,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge import events
-from resilient_bridge.errors import ConfigError, StoreError
+from resilient_bridge.failure import ConfigError, StoreError
 from resilient_bridge.stores import SessionLog
 from resilient_bridge.telemetry import emit, has_listeners
 from tests.internals.stores import LONGEST_LINE

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import pytest
 
 from resilient_bridge import events
-from resilient_bridge.errors import ConfigError, Failure, StoreError
+from resilient_bridge.failure import ConfigError, Failure, StoreError
 from resilient_bridge.stores import SessionLog
 from resilient_bridge.telemetry import emit, has_listeners
 from tests.internals.telemetry import hub

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.errors import ConfigError, StoreError
+from resilient_bridge.failure import ConfigError, StoreError
 from resilient_bridge.telemetry import listen
 from tests.internals.stores import PAGE, Database, entry_row, insert, open_database, summed
 from tests.internals.telemetry import StateSetAside

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.errors import ConfigError, StoreError
+from resilient_bridge.failure import ConfigError, StoreError
 from resilient_bridge.stores import SQLiteStore
 from tests.stores.database_content import done, entry, look, now, opened
 from tests.stores.faulty_disk import files_in

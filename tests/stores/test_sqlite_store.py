@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.errors import ConfigError, Failure, StoreError
+from resilient_bridge.failure import ConfigError, Failure, StoreError
 from resilient_bridge.protocol import Entry, EntryState
 from resilient_bridge.stores import SQLiteStore
 from tests.internals.stores import commits as sqlite_commits

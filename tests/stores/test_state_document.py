@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from tests.internals.stores import (
     FORMAT,
     Document,

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from resilient_bridge.errors import ConfigError, StoreError
+from resilient_bridge.failure import ConfigError, StoreError
 from resilient_bridge.stores import Loaded, StateFile
 from resilient_bridge.telemetry import listen
 from tests.internals.stores import read_document

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from resilient_bridge import events
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from resilient_bridge.stores import StateFile
 from tests.internals.stores import InvalidDocumentError, read_document
 from tests.rows import each_row

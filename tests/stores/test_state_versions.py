@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from resilient_bridge.stores import StateFile
 from tests.internals.stores import Document, InvalidDocumentError, read_document, write_document
 from tests.stores.faulty_disk import files_in

@@ -10,7 +10,7 @@ from math import inf
 
 import pytest
 
-from resilient_bridge.errors import ConfigError, StoreError
+from resilient_bridge.failure import ConfigError, StoreError
 from resilient_bridge.protocol import EntryState
 from tests.redis_server import redis_server_fixture
 from tests.stores.port_suite import (

@@ -22,11 +22,10 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.classification import parse_retry_after
-from resilient_bridge.errors import error_for
+from resilient_bridge.failure import error_for, parse_retry_after
 from resilient_bridge.protocol import Now
 from tests.calls.forms import Server, at_once, both, http_error
-from tests.internals.classification import wait_from_headers
+from tests.internals.failure import wait_from_headers
 from tests.internals.protocol import Reconnection
 from tests.rows import each_row
 

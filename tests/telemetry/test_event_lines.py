@@ -147,7 +147,7 @@ def test_what_is_read_of_each_event_is_what_it_was(caplog, monkeypatch):
     """Levels, texts, the names of metrics and the values of their labels, to the byte; and each class has a sample."""
     caplog.set_level(logging.DEBUG)
     monkeypatch.setattr(
-        "resilient_bridge.telemetry.log._rate", LineRate()
+        "resilient_bridge.telemetry.hub._rate", LineRate()
     )  # lines of other tests do not count
     seen = [line for kind, fields in SAMPLES for line in _seen(kind(at=AT, **fields), caplog)]
     assert seen == GOLDEN.read_text().split("\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from datetime import UTC, datetime
 
@@ -10,7 +11,9 @@ import pytest
 
 from resilient_bridge import events
 from resilient_bridge.bridge import BridgeState, Verdict
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
+from resilient_bridge.telemetry import Debug, emit, listen
+from tests.internals.telemetry import Measures
 from tests.reference import records
 from tests.rows import each_row
 
@@ -91,3 +94,49 @@ def test_a_failure_rides_along():
     failure = Failure.of("CONN_TIMEOUT")
     event = events.Suspended(at=AT, reason="connect_timeout", failure=failure, attempts=5)
     assert event.failure is failure
+
+
+class Deployed(events.Event):
+    """A program's own event: it says nothing of itself."""
+
+    version: str
+
+
+class Evicted(events.Event):
+    """An event with everything that a class can say of itself."""
+
+    key: str
+
+    __kind__ = "circuit"
+
+    def __level__(self):
+        return "warning"
+
+    def __text__(self):
+        return f"{self.key} was evicted"
+
+    def __counts__(self, counts):
+        counts.add("circuit.transitions", 1, self.key, "open")
+        counts.failure(Failure.of("CONN_RESET"))
+
+    def __note__(self):
+        return "evicted", {"key": self.key}
+
+
+def test_an_event_needs_nothing_but_its_class(caplog):
+    """The log, metrics, debug mode and spans read the class; one that says nothing reaches listeners alone."""
+    caplog.set_level(logging.DEBUG)
+    heard = []
+    with listen(heard.append), Debug():
+        emit(Deployed(version="2"))
+        emit(Evicted(key="a"))
+    assert [type(event).__name__ for event in heard] == ["Deployed", "Evicted"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "circuit: evicted key=a",
+        "a was evicted",
+    ]
+    assert [[one.instrument.name for one in Measures().of(event)] for event in heard] == [
+        [],
+        ["resilient_bridge.circuit.transitions", "resilient_bridge.errors"],
+    ]
+    assert [event.__note__() for event in heard] == [None, ("evicted", {"key": "a"})]

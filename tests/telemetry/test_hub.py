@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from resilient_bridge import events
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from resilient_bridge.telemetry import emit, has_listeners, listen
 from tests.internals.telemetry import hub
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from resilient_bridge import events
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
 from resilient_bridge.telemetry import emit, listen
 from resilient_bridge.world import current_world
 from tests.internals.telemetry import LineRate
@@ -164,7 +164,7 @@ def test_l12_an_attempt_that_failed_is_not_called_a_lost_connection(caplog, reas
 def test_sec3_hook_events_that_are_refused_have_a_rate(log, monkeypatch):
     """SEC3: whoever sends them fills no log: 200 a minute, then the number of the others."""
     clock = [1_000_000.0]
-    monkeypatch.setattr("resilient_bridge.telemetry.log._rate", LineRate())
+    monkeypatch.setattr("resilient_bridge.telemetry.hub._rate", LineRate())
     monkeypatch.setattr(current_world(), "monotonic", lambda: clock[0])
     for _ in range(500):
         emit(

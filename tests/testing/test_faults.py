@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 from websockets.exceptions import WebSocketException
 
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from resilient_bridge.testing import Faults, ScriptedFault
 from tests.internals.testing import FaultRun, SimulatedLoop
 from tests.rows import each_row

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from resilient_bridge.classification import classify
+from resilient_bridge.failure import classify
 from resilient_bridge.testing import Behaviour
 from tests.internals.testing import BridgeMemory
 from tests.testing.server_peer import Voice, change, codes

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.classification import classify_close
+from resilient_bridge.failure import classify_close
 from resilient_bridge.protocol import Now
 from tests.internals.protocol import Reconnection
 

@@ -12,6 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 
 import resilient_bridge as rb
+from resilient_bridge.failure import error_for
 from tests.rows import each_row
 from tests.threats.watching import Watch, simulated
 
@@ -137,7 +138,7 @@ def read_all(watch):
                 repr(failure.to_dict()),
             ):
                 assert len(text) < 50_000
-            rb.errors.error_for(failure)  # what a user would get raised
+            error_for(failure)  # what a user would get raised
 
 
 @each_row("kind", HOSTILE)
@@ -270,7 +271,7 @@ def test_row_45_in_classify(kind):
         repr(failure.to_dict()),
     ):
         assert 0 < len(text) < 50_000
-    error = rb.errors.error_for(failure)
+    error = error_for(failure)
     assert str(error)
     if kind == "deep_group":
         assert failure.category in {rb.Category.TRANSPORT, rb.Category.INTERNAL}

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.errors import BridgeError
+from resilient_bridge.failure import BridgeError
 from tests.internals.telemetry import MessageRejected
 from tests.threats.watching import Watch, refuse_with, simulated
 

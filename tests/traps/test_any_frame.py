@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import resilient_bridge as rb
 from resilient_bridge.bridge import BridgeState
-from resilient_bridge.errors import Failure, redact, redact_lines, redact_value
+from resilient_bridge.failure import Failure, redact, redact_lines, redact_value
 from tests.bridges.servers.graphql_ws_dialect import graphql_ws
 from tests.bridges.servers.nostr_dialect import nostr
 from tests.bridges.servers.yjs_dialect import yjs
@@ -111,8 +111,8 @@ def test_the_bounds_are_those_of_the_code():
     """The numbers above are the constants of the modules that read foreign text: change a bound in both files."""
     root = Path(rb.__file__).parent
     source = "".join((root / name).read_text() for name in (
-        "errors/redaction.py", "errors/secret_shapes.py", "errors/failure.py", "classification/texts.py", "classification/exits.py",
-        "classification/finding.py", "classification/statuses.py", "client/secrets.py", "calls/outcome_text.py", "stores/session_lines.py",
+        "failure/redaction.py", "failure/secret_shapes.py", "failure/failure.py", "failure/texts.py", "failure/exits.py",
+        "failure/finding.py", "failure/statuses.py", "client/secrets.py", "calls/outcome_text.py", "stores/session_lines.py",
     ))  # fmt: skip
     for bound in (8_192, 65_536, 500, 200, 160, 4_096, 480, 8_000, 100):
         assert f"{bound:_}" in source or str(bound) in source

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.errors import redact_value
+from resilient_bridge.failure import redact_value
 from resilient_bridge.testing import virtual_time
 from tests.calls.forms import at_once
 from tests.internals.stores import record_line

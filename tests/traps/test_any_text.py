@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.errors import redact, redact_lines, redact_value
+from resilient_bridge.failure import redact, redact_lines, redact_value
 from resilient_bridge.testing import virtual_time
 from tests.agent.workflow.flows import Flow
 from tests.calls.forms import at_once

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge.bridge import Dialect
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from tests.rows import each_row
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.bridge import Dialect, Heartbeat, Inbox, Outbox, Reconnect, Replay
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from resilient_bridge.values import Backoff, Rule
 from tests.rows import each_row
 

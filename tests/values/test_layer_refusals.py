@@ -18,7 +18,7 @@ from resilient_bridge.calls import (
     RetryBudget,
     Timeout,
 )
-from resilient_bridge.errors import ConfigError, Severity
+from resilient_bridge.failure import ConfigError, Severity
 from resilient_bridge.values import Backoff, Rule
 from tests.rows import each_row
 

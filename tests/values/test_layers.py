@@ -22,7 +22,7 @@ from resilient_bridge.calls import (
     RetryBudget,
     Timeout,
 )
-from resilient_bridge.errors import Category, Failure, Kind
+from resilient_bridge.failure import Category, Failure, Kind
 from resilient_bridge.values import Backoff, Rule
 from tests.internals.calls import Layer
 from tests.rows import each_row

@@ -7,8 +7,13 @@ import ssl
 
 import pytest
 
-from resilient_bridge.classification import classify, classify_close, classify_error_payload
-from resilient_bridge.errors import CODES, Failure
+from resilient_bridge.failure import (
+    CODES,
+    Failure,
+    classify,
+    classify_close,
+    classify_error_payload,
+)
 from tests.internals.protocol import LossAction, meaning, reason_of, wants_slow_start
 from tests.reference import REASONS
 from tests.rows import each_row

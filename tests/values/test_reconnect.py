@@ -6,7 +6,7 @@ import pytest
 
 from bench.reconnect_storms import CHOOSING, GOALS, JUDGING, SMALL, measured
 from resilient_bridge.bridge import Reconnect
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from resilient_bridge.values import Backoff
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from resilient_bridge import named
 from resilient_bridge.bridge import Reconnect
-from resilient_bridge.errors import (
+from resilient_bridge.failure import (
     AuthError,
     BridgeError,
     Category,

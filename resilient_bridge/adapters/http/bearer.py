@@ -11,7 +11,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...client.secrets import Secrets
-from ...errors import BridgeError, Failure, config_error, error_for
+from ...failure import BridgeError, Failure, config_error, error_for
 from ...transports.references import as_source
 from .requests import is_at_home
 

@@ -11,8 +11,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from ...calls.frame import CURRENT
-from ...errors import BridgeError, Failure, error_for
+from ...calls.ports import make_last
+from ...failure import BridgeError, Failure, error_for
 from .decoding import Decoding, decoded
 
 
@@ -76,8 +76,20 @@ def tells(response: Any) -> bool:
 
 def peek(response: Any) -> None:
     """Read the beginning of an error's body into `extensions["rb.body"]`, for `classify`."""
-    if not tells(response):
-        return
+    if tells(response):
+        look(response)
+
+
+async def peek_async(response: Any) -> None:
+    if tells(response):
+        await look_async(response)
+
+
+def look(response: Any) -> bytes:
+    """Read the beginning of a body that is not read yet, and return it decoded.
+
+    Empty for a compressed body that is broken or too large.
+    """
     parts: list[bytes] = []
     size, rest, broken = 0, iter(response.stream), None
     try:
@@ -92,19 +104,10 @@ def peek(response: Any) -> None:
         response.close()
         raise
     response.stream = _body(response, parts, rest, broken=broken)
-    _keep(response, parts)
-
-
-async def peek_async(response: Any) -> None:
-    if tells(response):
-        await look_async(response)
+    return _keep(response, parts)
 
 
 async def look_async(response: Any) -> bytes:
-    """Read the beginning of a body that is not read yet, and return it decoded.
-
-    Empty for a compressed body that is broken or too large.
-    """
     parts: list[bytes] = []
     size, rest, broken = 0, aiter(response.stream), None
     try:
@@ -113,7 +116,7 @@ async def look_async(response: Any) -> bytes:
             size += len(part)
             if size >= LOOK:
                 break
-    except Exception as error:  # noqa: BLE001 -- the status is valid; the body's reader gets the error
+    except Exception as error:  # noqa: BLE001 -- as above
         broken = error
     except BaseException:
         await response.aclose()
@@ -163,9 +166,7 @@ def once(request: Any) -> None:
 def note_use(request: Any) -> None:
     """Mark the attempt as the last one, if the body has been read and cannot be read again."""
     if getattr(request.stream, "is_started", False):
-        attempt = CURRENT.get()
-        if not attempt.world.is_disabled:
-            attempt.is_last, attempt.why_last = True, _READ_ONCE
+        make_last(_READ_ONCE)
 
 
 def _rewinds(stream: Any) -> bool:

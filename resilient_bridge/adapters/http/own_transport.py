@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from ...errors import config_error
+from ...failure import config_error
 from ...transports.loopback import is_loopback
 from ...values.fields import check_flag
 from .requests import PORTS

@@ -10,8 +10,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from ...calls.frame import count_request
-from ...errors import (
+from ...calls.ports import request_sent
+from ...failure import (
     Executed,
     Failure,
     Record,
@@ -30,7 +30,7 @@ from .bodies import known_body
 
 
 if TYPE_CHECKING:
-    from ...calls.policy import Policy
+    from ...calls import Policy
 
 
 # Extensions of a request that are ours: httpx gives them to the next one of a redirect. Those that
@@ -284,7 +284,7 @@ def check_inner(inner: Any, *, is_async: bool) -> None:
 def note_sent(request: Any) -> None:
     """Count a request in its attempts, unless the SDK client has counted it (see `sdks`)."""
     if request.extensions.pop(COUNTED, None) != id(request):
-        count_request()
+        request_sent()
 
 
 def disprove_hop(error: Exception, request: Any) -> None:

@@ -10,15 +10,21 @@ from collections import OrderedDict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...calls.frame import CURRENT, is_retried_around
-from ...calls.results import RESULTS, Reading, failure_of_result
-from ...calls.retry.unrepeated import tell_cut
-from ...calls.retry.value import Retry
-from ...calls.run.protect import bind
-from ...calls.states import States
-from ...classification.plain import PLAIN
-from ...errors import BridgeError, config_error, stays_here
-from ...errors.teaching import taught
+from ...calls import Retry
+from ...calls.ports import (
+    RESULTS,
+    Reading,
+    States,
+    bind,
+    failure_of_result,
+    is_retried_around,
+    remaining,
+    repeat_within,
+    tell_cut,
+)
+from ...failure import BridgeError, config_error, stays_here
+from ...failure.plain import PLAIN
+from ...failure.teaching import taught
 from ...locks import new_lock
 from ...values.fields import check_flag, is_count
 from ...world import current_world
@@ -55,8 +61,8 @@ if TYPE_CHECKING:
     import httpx
     import httpx2
 
-    from ...calls.policy import Policy
-    from ...errors import Failure
+    from ...calls import Policy
+    from ...failure import Failure
     from ...presets.bridge_policy import BridgePolicy
     from .bearer import Bearer, Token
 
@@ -182,6 +188,8 @@ class HTTPTransport(_Bases):
         )  # the classes of bodies that were cut of which the log has told
 
     # What differs between client libraries: see `views.Core`.
+    _report_request: Callable[[Any], Any] = staticmethod(watch_request)
+    _report_answer: Callable[[Any, Any, Any], Any] = staticmethod(watch_answer)
     _as_theirs: Callable[[BridgeError, Any], None] = staticmethod(_add_library_base)
     _cookie_lines: Callable[[Any], list[str]] = staticmethod(_cookie_lines)
     _watch: Callable[[Any], None] = staticmethod(once)
@@ -194,7 +202,7 @@ class HTTPTransport(_Bases):
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request, again if the policy allows it, and return the last response."""
         send = self._ready(request, is_async=True)
-        await watch_request(request)
+        await self._report_request(request)
         try:
             response = await send(request)
         except Exception as error:
@@ -205,7 +213,7 @@ class HTTPTransport(_Bases):
         finally:
             request.extensions.pop(OURS, None)
         returned = self._returned(request, response)
-        await watch_answer(request, returned, look_async)
+        await self._report_answer(request, returned, look_async)
         return returned
 
     def handle_request(self, request: Any) -> Any:
@@ -437,13 +445,6 @@ def _is_free(extensions: Any) -> bool:
     )
 
 
-def _limit(window: float) -> None:
-    """Allow repeats for `window` seconds from the first attempt, while the server has the key."""
-    attempt = CURRENT.get()
-    if not attempt.world.is_disabled:
-        attempt.may_repeat_until = (attempt.first or attempt).started + window
-
-
 def _same(response: Any) -> Any:
     return response
 
@@ -453,14 +454,14 @@ def _sending(
 ) -> Callable[[Any], Any]:
     """Return the function that sends a request once.
 
-    `sound_as` wraps a response below status 400, `look` reads the body of any other. `window`: see
-    `_limit`.
+    `sound_as` wraps a response below status 400, `look` reads the body of any other. `window`: the
+    seconds for which the server remembers the key that permits repeats.
     """
     once_sent = inner.handle_request
 
     def send(request: Any) -> Any:
         if window is not None:
-            _limit(window)
+            repeat_within(window)
         note_sent(request)
         try:
             response = once_sent(request)
@@ -472,10 +473,10 @@ def _sending(
         return response
 
     def send_in_time(request: Any) -> Any:
-        remaining = CURRENT.get().remaining
-        if remaining is None:
+        seconds = remaining()
+        if seconds is None:
             return send(request)
-        with bound_to(request, remaining):
+        with bound_to(request, seconds):
             return send(request)
 
     return send_in_time
@@ -488,7 +489,7 @@ def _sending_async(
 
     async def send(request: Any) -> Any:
         if window is not None:
-            _limit(window)
+            repeat_within(window)
         note_sent(request)
         try:
             response = await once_sent(request)

@@ -2,6 +2,10 @@
 
 Rule: the task that enters is the task that leaves (anyio requires it). A caller is never cancelled
 because of a loss: its call waits for the cause, which many clients raise only when they are left.
+
+A connection of websockets is pinged. A missing pong counts only if nothing else moves: while
+reading is paused because messages are not consumed, while messages arrive, or while the write
+buffer drains, the pong may still come.
 """
 
 from __future__ import annotations
@@ -13,9 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ...classification import classify
-from ...errors import BridgeError, Failure, config_error, text_of
-from .link_heartbeat import beat, has_heartbeat
+from ...failure import BridgeError, Failure, classify, config_error, error_for, text_of
 
 
 if TYPE_CHECKING:
@@ -155,8 +157,8 @@ class Connection:
             return
         watch = asyncio.ensure_future(wait_closed())
         helpers = [watch]
-        if self._heartbeat is not None and has_heartbeat(client):
-            helpers.append(asyncio.ensure_future(beat(self, self._heartbeat)))
+        if self._heartbeat is not None and _has_heartbeat(client):
+            helpers.append(asyncio.ensure_future(_beat(self, self._heartbeat)))
         try:
             await asyncio.wait([watch, self.over], return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -303,3 +305,64 @@ def failure_of(cause: BaseException | None) -> Failure:
         return classify(cause if cause is not None else ConnectionAbortedError("the client ended"))
     except BaseException as stop:  # noqa: BLE001 -- a group of nothing but cancellations
         return Failure.of("CONN_RESET", cause=stop)
+
+
+# ---- the heartbeat --------------------------------------------------------------------------------------------------
+
+
+def _has_heartbeat(client: object) -> bool:
+    """Return whether this client can be pinged: a connection of websockets.
+
+    The end of a child process or a stream is seen without a ping.
+    """
+    return (
+        type(client).__module__.startswith("websockets.")
+        and hasattr(client, "ping")
+        and hasattr(client, "transport")
+    )
+
+
+async def _beat(connection: Connection, heartbeat: Heartbeat) -> None:
+    """Ping every `heartbeat.every` seconds until the connection ends.
+
+    End it when nothing has come back for `heartbeat.timeout` seconds.
+    """
+    client: Any = connection.client
+    while True:
+        await asyncio.sleep(heartbeat.every)
+        try:
+            pong = await _answered(connection, client.ping(), heartbeat.timeout)
+            if (
+                pong is not None
+                and await _answered(connection, pong, heartbeat.timeout) is not None
+            ):
+                connection.has_worked = True
+                continue
+        except Exception:  # noqa: BLE001 -- it is closing already, and reports the cause itself
+            return
+        text = f"no pong within {heartbeat.timeout:g} s"
+        connection.end(error_for(Failure.of("CONN_HEARTBEAT_TIMEOUT", text)))
+        client.transport.abort()  # a close handshake would wait for the same peer
+        return
+
+
+async def _answered(connection: Connection, what: Any, seconds: float) -> Any:
+    """Return the result of the ping or of its pong, True if that is None.
+
+    Return None if it did not come for `seconds`, and no data was received or sent either.
+    """
+    waiting = asyncio.ensure_future(what)
+    transport = connection.client.transport
+    try:
+        while True:
+            before = connection.received, transport.get_write_buffer_size()
+            done, _ = await asyncio.wait([waiting], timeout=seconds)
+            if done:
+                result = waiting.result()
+                return True if result is None else result
+            received, buffered = connection.received, transport.get_write_buffer_size()
+            is_moving = received != before[0] or buffered < before[1]
+            if transport.is_reading() and not is_moving:
+                return None
+    finally:
+        waiting.cancel()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
-from ...errors import Failure, error_for, is_sensitive, sends_secret
+from ...failure import Failure, error_for, is_sensitive, sends_secret
 from ...transports.following import may_follow
 from ...transports.loopback import is_loopback
 from ..arguments import plaintext_refused
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import connect
     from websockets.uri import WebSocketURI
 
-    from ...errors import BridgeError
+    from ...failure import BridgeError
 
 
 def guarded(

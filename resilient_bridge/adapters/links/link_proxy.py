@@ -8,20 +8,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from functools import wraps
+from functools import partial, wraps
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
 import wrapt
 
-from ...calls.breaker.in_use import clock
-from ...calls.evidence import failure_in
-from ...calls.frame import CURRENT, new_frame
-from ...calls.results import Reading, failure_of_answer, failure_of_result
-from ...calls.run.protect import bind
-from ...calls.states import States
-from ...classification.plain import PLAIN_ANSWERS
-from ...errors import (
+from ...calls.ports import (
+    Reading,
+    States,
+    bind,
+    disprove,
+    failure_in_call,
+    failure_of_answer,
+    failure_of_result,
+    leave_call,
+    make_last,
+)
+from ...failure import (
     BridgeError,
     Executed,
     Record,
@@ -30,11 +34,21 @@ from ...errors import (
     error_for,
     record_of,
     stays_here,
-    unproven,
 )
-from ..idempotency import Call, permission
-from ..limits import check_bytes, named
-from ..mcp_wire import CURRENT_WIRE, MCPWire
+from ...failure.plain import PLAIN_ANSWERS
+from ...world import current_world
+from ..arguments import Call, check_bytes, named, permission
+from ..mcp_wire import (
+    CURRENT_WIRE,
+    READS,
+    MCPWire,
+    is_command,
+    is_mcp,
+    is_refusal,
+    is_session_lost,
+    is_silent,
+    listed_hints,
+)
 from ..sdk_errors import package_of
 from .connection import CLOSING, close_cause, is_readable
 from .loss_rules import (
@@ -45,34 +59,27 @@ from .loss_rules import (
     is_loss,
     is_marked,
     is_proof,
-    is_refusal,
-    is_session_lost,
-    is_silent,
     native,
     sends_no_more,
 )
-from .mcp_hints import hint_for
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
     from ...presets.bridge_policy import BridgePolicy
-    from ..idempotency import Idempotent
+    from ..arguments import Idempotent
+    from ..mcp_wire import Hint
     from .connection import Connection, Ended
+    from .link_supervisor import LinkSupervisor
 
     _ObjectProxy = wrapt.ObjectProxy[Any]
 else:
     _ObjectProxy = wrapt.ObjectProxy  # takes no subscript before wrapt 2.2
 
 _READS: Final[Mapping[str, frozenset[str]]] = {
-    "mcp": frozenset(
-        {
-            "complete", "get_prompt", "list_prompts", "list_resource_templates", "list_resources", "list_tools",
-            "read_resource", "send_ping",
-        }
-    ),
+    "mcp": READS,
     "websockets": frozenset({"ping", "recv"}),
-}  # fmt: skip
+}
 """Calls that change nothing on the server, by protocol."""
 
 _RECEIVES: Final[Mapping[str, frozenset[str]]] = {"websockets": frozenset({"recv"})}
@@ -81,9 +88,6 @@ _RECEIVES: Final[Mapping[str, frozenset[str]]] = {"websockets": frozenset({"recv
 _LONGEST_PAUSE: Final = 5.0  # seconds between two repeats on a connection that is kept
 _MOST_LOSSES: Final = 3  # connections that one call may lose: it may be their cause
 
-_HIDES: Final = frozenset({"mcp"})
-"""Clients that turn every HTTP error status but 404 into the same error."""
-
 # seconds for the cause from a client that only says "closed", and for a call made at once
 _WORD_AFTER: Final = 1.0
 _CLIENT_END: Final = (
@@ -91,28 +95,12 @@ _CLIENT_END: Final = (
 )  # seconds: once its client has been left, an unwritten call has not run
 
 
-class LinkSeen(Protocol):
-    """The part of a `LinkSupervisor` that calls use."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop: ...
-    @property
-    def is_over(self) -> bool: ...
-    @property
-    def current(self) -> Any: ...
-    def check_loop(self) -> None: ...
-    def usable(self) -> Connection | None: ...
-    async def connection(self, seconds: float | None) -> Connection: ...
-    async def to_read(self, seconds: float | None) -> Connection: ...
-    def drained(self, connection: Connection) -> None: ...
-
-
 class LinkCalls:
     """The calls of a link: which may be repeated, and what a loss during one means."""
 
     def __init__(
         self,
-        link: LinkSeen,
+        link: LinkSupervisor,
         policy: BridgePolicy,
         idempotent: Idempotent | None,
         patience: float | None,
@@ -140,7 +128,7 @@ class LinkCalls:
     def link_ready(self) -> None:
         """The link is READY again: what opened the circuit of its calls is over."""
         if self.states.current is not None:
-            self.states.current.link_ready(clock())
+            self.states.current.link_ready(current_world().monotonic())
 
     async def make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the client, and repeat it if the policy allows that and it is safe."""
@@ -196,11 +184,27 @@ class LinkCalls:
             return True
         return _is_read(call, self.link.current) or _operation(call) in self._repeatable
 
-    async def _hint(self, connection: Connection, call: Call) -> str:
-        """Return the hint of this connection's server about the called tool, "" for other calls."""
+    async def _hint(self, connection: Connection, call: Call) -> Hint:
+        """Return the hint of this connection's server about the called tool, "" for other calls.
+
+        Only the hints of the connection on which a call is sent count. They are requested when the
+        first call needs them. A server that the user starts as a command is trusted about read-only
+        tools; every other hint needs `trust_hints`.
+        """
         if call.method != "call_tool" or self._idempotent is False:
             return ""
-        return await hint_for(connection, _operation(call), trusts=self._trusts)
+        client = connection.client
+        if not hasattr(client, "list_tools") or not (self._trusts or is_command(client)):
+            return ""
+        if connection.hints is None:
+            connection.hints = asyncio.ensure_future(listed_hints(partial(_page, connection)))
+        # All calls share the request, so a cancelled caller must not cancel it.
+        found: dict[str, Hint] | None = await asyncio.shield(connection.hints)
+        if found is None:
+            connection.hints = None  # the next call asks again
+            return ""
+        hint = found.get(_operation(call), "")
+        return hint if self._trusts or hint == "read" else ""
 
     # ---- one attempt ------------------------------------------------------------------------------------------
 
@@ -235,7 +239,7 @@ class LinkCalls:
                 if may_repeat and is_away is not False:
                     if losses < _MOST_LOSSES and await self._pause(connection, until, pauses):
                         continue
-                    CURRENT.get().is_last = True
+                    make_last()
                 if is_fatal(ended.error):
                     connection.end(ended.error)
                 raise self._answer(ended.error, client, wire, call, may_repeat=may_repeat)
@@ -245,7 +249,8 @@ class LinkCalls:
             # An idempotent write is not repeated after a later write, which it would undo.
             may_repeat |= hint == "idempotent" and self._writes == mine
             if losses >= _MOST_LOSSES or not (is_unsent or may_repeat) or self.link.is_over:
-                CURRENT.get().is_last |= losses >= _MOST_LOSSES
+                if losses >= _MOST_LOSSES:
+                    make_last()
                 raise ending(
                     cause, call.method, client, is_idempotent=may_repeat, is_unsent=is_unsent
                 ) from cause
@@ -267,18 +272,17 @@ class LinkCalls:
         self, error: Exception, client: Any, wire: MCPWire, call: Call, *, may_repeat: bool
     ) -> Exception:
         """Return the error that answers a call. Without `is_proof`, Executed.NO becomes MAYBE."""
-        attempt = CURRENT.get()
-        failure = failure_in(attempt, error)
+        failure = failure_in_call(error)
         if (
             failure is not None
             and failure.executed is Executed.NO
             and not is_proof(error, failure, client, wire)
         ):
-            attempt.seen = error, unproven(failure)
+            disprove(error, failure)
             # for code that classifies the error later
             attach(error, (record_of(error) or Record())._replace(crossed=2))
         if _operation(call) in self._if_marked and not may_repeat and not is_marked(error):
-            attempt.is_last = True
+            make_last()
         return error
 
     async def _receive(self, call: Call) -> Any:
@@ -310,8 +314,14 @@ class LinkCalls:
             return await connection
         except BridgeError:
             # It has waited as long as `patience` allows, so no attempt may follow.
-            CURRENT.get().is_last = True
+            make_last()
             raise
+
+
+async def _page(connection: Connection, **more: Any) -> Any:
+    """Return a page of the list of tools; None if it was refused."""
+    ended = await connection.call(partial(connection.client.list_tools, **more))
+    return None if ended.is_lost or ended.error is not None else ended.result
 
 
 def _is_read(call: Call, client: Any) -> bool:
@@ -326,11 +336,10 @@ def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any
     """Return the function that makes a call in its own task; `wire` records its HTTP requests."""
 
     def begin() -> Coroutine[Any, Any, Any]:
-        if package_of(client) in _HIDES:
-            # mcp makes its requests in this context, and hides their status from our Retry. So a
+        if is_mcp(client):
+            # It makes its requests in this context, and hides their status from our Retry. So a
             # Retry in its HTTP client must not leave the repeats to ours.
-            around = CURRENT.get()
-            CURRENT.set(new_frame(None, None, around.world, around.started, around.deadline_at))
+            leave_call()
             CURRENT_WIRE.set(wire)
         return cast(
             "Coroutine[Any, Any, Any]", getattr(client, call.method)(*call.args, **call.kwargs)

@@ -10,22 +10,23 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import attrs
 
 from ... import events
 from ...client.streams import tell
-from ...errors import BridgeError, Failure, NotConnectedError, config_error, error_for
+from ...failure import BridgeError, Failure, NotConnectedError, config_error, error_for
 from ...presets.bridge_policy import BridgePolicy
 from ...protocol.clock import Now
 from ...protocol.policies.losses import reason_of
 from ...telemetry.events import BridgeState
-from ...telemetry.open_links import opened
+from ...telemetry.hub import opened
 from ...transports.loop_guard import LoopGuard
 from ...world import current_world
 from ..sdk_errors import with_class_of
 from .connection import Connection, failure_of, is_readable
-from .link_health import LinkHealth
-from .link_losses import Losses
+from .loss_rules import Losses
 
 
 if TYPE_CHECKING:
@@ -38,8 +39,32 @@ if TYPE_CHECKING:
 _MOST_UNREAD: Final = 16
 
 
+@attrs.frozen(kw_only=True)
+class LinkHealth:
+    """The health of a link at one moment. `ready` is True while there is a client to call.
+
+        async with link as client:
+            print(link.health().ready, link.health().reconnects)      # True 0
+
+    `attempt` counts the attempts since the last stable connection, `reconnects` all reconnects, and
+    `in_flight` the calls in progress. `retry_in` is seconds until the next attempt, None while none
+    is planned. `failure` is the last loss, and in FAILED the final one.
+    """
+
+    ready: bool
+    state: BridgeState
+    reason: str
+    attempt: int
+    reconnects: int
+    in_flight: int
+    retry_in: float | None = None
+    failure: Failure | None = None
+
+
 class LinkSupervisor:
     """The owner of a link's connections, behind the `Reconnecting` that users have."""
+
+    shown_as: ClassVar = "Reconnecting"  # in the health of the process
 
     def __init__(
         self,

@@ -1,14 +1,17 @@
-"""Whether a link's call that failed has lost its client, whether it can have run, and its error.
+"""What a loss means: whether a call that failed can have run, and whether the link tries again.
+
+It does no I/O.
 
 Rule: the cause of a connection's end proves nothing about a call; only the call's own error does.
+An open connection is not yet a success. It counts as one once something came from the peer, or once
+it has lasted `Reconnect.stable_after`; until then its end is a failed attempt.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...classification import classify
-from ...errors import (
+from ...failure import (
     BridgeError,
     Category,
     Executed,
@@ -17,17 +20,33 @@ from ...errors import (
     NotConnectedError,
     OutcomeUnknownError,
     Severity,
+    classify,
     mapping_of,
     record_of,
     text_of,
 )
-from ...errors.record import OWN_WORDS
-from ..mcp_wire import is_command, never_sent_for
+from ...failure.record import OWN_WORDS
+from ...protocol.clock import Now
+from ...protocol.policies.losses import is_programming_error, is_unreadable
+from ...protocol.reconnection import Decision, Reconnection
+from ...values.rule import most_specific
+from ..mcp_wire import (
+    is_afterthought,
+    is_lost_text,
+    is_mcp,
+    is_session_lost,
+    is_silent,
+    never_sent_for,
+)
 from ..sdk_errors import package_of
+from .link_credentials import sends_in_clear
 
 
 if TYPE_CHECKING:
-    from ..idempotency import Call
+    import random
+
+    from ...protocol.policies.reconnect import Reconnect
+    from ..arguments import Call
     from ..mcp_wire import MCPWire
     from .connection import Connection, Ended
 
@@ -40,11 +59,9 @@ mcp writes in another task, and websockets raises before it writes.
 
 _NOT_STARTED: Final = frozenset({-32700, -32601})
 
-_MCP_CLOSED: Final = "Connection closed"
-
-_MCP_REFUSED: Final = "Server returned an error response"  # for every status but 404
-
-_MCP_LOST: Final = (_MCP_CLOSED, "SSE stream")
+# seconds: a server that refuses credentials after the handshake closes sooner, often after a
+# message with the reason
+_ACCEPTED: Final = 1.0
 
 
 def did_not_run(ended: Ended, connection: Connection, call: Call, wire: MCPWire) -> bool:
@@ -74,7 +91,7 @@ def _was_not_served(ended: Ended, connection: Connection, call: Call, wire: MCPW
         # Until the client has been left, its request may still be sent.
         return wire.is_session_unknown or (wire.never_sent and connection.lost.done())
     if error is not None and not is_silent(error):
-        return is_session_lost(error, connection.client, wire) and not _is_afterthought(error)
+        return is_session_lost(error, connection.client, wire) and not is_afterthought(error)
     return ended.was_alone and never_sent_for(connection.cause, call)
 
 
@@ -90,7 +107,7 @@ def is_proof(error: Exception, failure: Failure, client: Any, wire: MCPWire) -> 
     if number is None:
         return package == "resilient_bridge"
     is_made_up = (
-        text_of(error).startswith("Failed to parse") or _is_afterthought(error) or wire.answers > 1
+        text_of(error).startswith("Failed to parse") or is_afterthought(error) or wire.answers > 1
     )
     return package in {"mcp", "resilient_bridge"} and number in _NOT_STARTED and not is_made_up
 
@@ -120,24 +137,9 @@ def is_fatal(error: Exception) -> bool:
     return classify(error).severity is Severity.FATAL and (record is None or record.crossed == 0)
 
 
-def is_session_lost(error: Exception, client: Any, wire: MCPWire) -> bool:
-    """Return whether an error of mcp says that the server does not know the session.
-
-    A server started as a command has no session.
-    """
-    if package_of(client) != "mcp":
-        return False
-    if wire.is_answered:
-        return wire.says_unknown
-    has_data = getattr(error, "data", None) is not None  # then it is a session of the application
-    return classify(error).code == "SESS_NOT_FOUND" and not has_data and not is_command(client)
-
-
 def ends_client(error: Exception, client: Any, wire: MCPWire) -> bool:
     """Return whether an error of one call, with its HTTP answers, means that its client is lost."""
-    if package_of(client) == "mcp" and (
-        wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"
-    ):
+    if is_mcp(client) and (wire.says_unknown or classify(error).code == "SESS_NOT_FOUND"):
         return is_session_lost(error, client, wire)
     if is_not_executed(error):
         return isinstance(error.__cause__, Exception) and is_loss(error.__cause__)
@@ -148,29 +150,6 @@ def sends_no_more(client: Any) -> bool:
     """Return whether a client can send nothing more: a websocket that is closing or closed."""
     state = getattr(getattr(client, "state", None), "name", "")
     return package_of(client) == "websockets" and state in {"CLOSING", "CLOSED"}
-
-
-def _is_afterthought(error: BaseException) -> bool:
-    """Return whether mcp raised an error after a tool's first answer.
-
-    It then lists the tools to validate the result, or sends the next round.
-    """
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_name in {"validate_tool_result", "run_input_required_driver"}:
-            return True
-        trace = trace.tb_next
-    return False
-
-
-def is_silent(error: Exception) -> bool:
-    """Return whether an error only says "closed", as mcp does: the client may raise the cause."""
-    return type(error).__name__ == "MCPError" and text_of(error) == _MCP_CLOSED
-
-
-def is_refusal(error: Exception) -> bool:
-    """Return whether an error is mcp's for an answer with any error status but 404."""
-    return text_of(error) == _MCP_REFUSED
 
 
 def is_loss(error: Exception) -> bool:
@@ -187,7 +166,7 @@ def is_loss(error: Exception) -> bool:
     answered = has_data or failure.details.get("http_status") is not None
     # -32000 may be the server's own error, unless the text is one of mcp's.
     if failure.details.get("rpc_code") == -32000:
-        answered |= not text_of(error).startswith(_MCP_LOST)
+        answered |= not is_lost_text(text_of(error))
     return failure.category is Category.TRANSPORT and not answered
 
 
@@ -220,3 +199,69 @@ def ending(
         )
     text = f"outcome of {name} unknown: {failure.message}"
     return OutcomeUnknownError(Failure.of("SYS_OUTCOME_UNKNOWN", text, details=rules, cause=cause))
+
+
+# ---- the end of a connection -----------------------------------------------------------------------------------------
+
+
+class Losses:
+    """The losses of one link so far, and the decision about each."""
+
+    def __init__(self, policy: Reconnect, rng: random.Random) -> None:
+        self._policy = policy
+        self.reconnection = Reconnection(policy, rng, superseded=(), can_refresh=True)
+        self._made: object = None  # what the factory returned the last time
+        self._unreadable: object = None  # the close code after a message that could not be read
+
+    def opened(self) -> None:
+        self.reconnection.connected()
+        self.reconnection.entered()
+
+    def lost(self, connection: Connection, failure: Failure, now: Now) -> Decision:
+        """Return the decision after the end of this connection, or of the attempt to make it."""
+        if connection.opened_at is not None:
+            lasted = now.mono - connection.opened_at
+            is_stable = lasted >= self._policy.stable_after
+            if is_stable:
+                self._unreadable = None
+            if connection.has_worked or is_stable:
+                is_accepted = is_stable or lasted >= _ACCEPTED
+                opened = Now(connection.opened_at, now.wall - lasted)
+                self.reconnection.ready(opened, proves_credentials=is_accepted)
+                self.reconnection.pong()  # for a link, received data is the proof of health
+        elif is_programming_error(failure):
+            failure = _factory_failure(f"raised {failure.message}", failure)
+        elif (
+            connection.made is not None
+            and connection.made is self._made
+            # as a client says that can be entered only once
+            and failure.code == "SYS_INTERNAL_ERROR"
+            and isinstance(failure.cause, RuntimeError)
+        ):
+            failure = _factory_failure(
+                f"returned the same object again, which said: {failure.message}", failure
+            )
+        self._made = connection.made
+        self.reconnection.sends_in_clear = sends_in_clear(connection.made)
+        decision = self.reconnection.lost(failure, now)
+        return decision._replace(retry=False) if self._is_stuck(failure) else decision
+
+    def _is_stuck(self, failure: Failure) -> bool:
+        """Return whether unreadable data has ended two connections with the same close code.
+
+        None between them was stable. A rule of the policy for it takes precedence.
+        """
+        if not is_unreadable(failure):
+            return False
+        before, self._unreadable = self._unreadable, failure.details["close_code"]
+        return self._unreadable == before and most_specific(self._policy.rules, failure) is None
+
+
+def _factory_failure(what: str, failure: Failure) -> Failure:
+    """Return a configuration error for a factory with a programming error: it ends the link."""
+    return Failure.of(
+        "SYS_CONFIG_INVALID",
+        f"reconnecting.factory {what}",
+        suggestions=("correct the factory: the next attempt would fail like this one",),
+        cause=failure.cause,
+    )

@@ -10,26 +10,23 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from ...calls.policy import Policy
+from ...calls import Policy
 from ...client.arguments import checked_name, checked_policy
 from ...client.streams import EventStream
-from ...errors import NotConnectedError, config_error, stays_here
-from ...errors.teaching import RefusedUse, TeachesNames, taught
+from ...failure import NotConnectedError, config_error, stays_here
+from ...failure.teaching import RefusedUse, TeachesNames, taught
 from ...presets import default
 from ...presets.bridge_policy import BridgePolicy
 from ...telemetry.events import BridgeState
 from ...values.fields import Seconds, check_flag, optional_seconds
-from ..idempotency import Idempotent, checked_idempotent
-from ..limits import checked_bytes
+from ..arguments import Idempotent, checked_bytes, checked_idempotent
 from .link_credentials import guarded
 from .link_proxy import LinkCalls, Linked
-from .link_supervisor import LinkSupervisor
+from .link_supervisor import LinkHealth, LinkSupervisor
 
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from .link_health import LinkHealth
 
 
 Client = TypeVar("Client")

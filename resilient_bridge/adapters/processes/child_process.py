@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 
-from ...errors import config_error, mapping_of
-from ...errors.teaching import taught
+from ...failure import config_error, mapping_of
+from ...failure.teaching import taught
 from ...transports.process import ChildProcess
 from ...values.fields import is_count, read_seconds
 from .peer import running

@@ -1,44 +1,53 @@
-"""A child process that speaks JSON-RPC 2.0: its pending requests, and their errors when it exits.
+"""A child process that speaks JSON-RPC 2.0: its requests, its notifications, and its lines.
 
 Rule: a request fails as soon as its outcome is known, and the error says whether it can have run.
-Invalid output of the child increments a counter and never ends the link.
+Invalid output of the child increments a counter and never ends the link. A line is one object; ours
+are ASCII, so that no other character can end one. Unread notifications are bounded in number and
+bytes, and the oldest is dropped first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import subprocess
+from collections import deque
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from ...classification import classify
-from ...classification.exits import tail_of
-from ...errors import (
+from ...client.one_reader import OneReader
+from ...failure import (
     AttemptTimeoutError,
     BridgeError,
     Category,
     Executed,
     Failure,
+    classify,
+    config_error,
     error_for,
     redact,
     stays_here,
 )
+from ...failure.exits import tail_of
+from ...protocol import Message
 from ...transports.loop_guard import LoopGuard
-from ...values.fields import Seconds, optional_seconds
-from .notifications import Notifications, Reader
-from .peer_lines import decode, encode, refusal, result_of
+from ...values.fields import Seconds, is_number, optional_seconds
 
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-    from ...protocol import Message
     from ...transports.lines import Outgoing
     from ...transports.process import ChildProcess
-    from .peer_lines import Fields
 
 
+Fields: TypeAlias = dict[str, Any]
+"""An object of JSON."""
+
+_CAPACITY: Final = 1_000  # unread notifications
+_LONGEST_ID: Final = 1_000  # characters
 _SHOWN: Final = 100  # characters of a line that is shown
 _REFUSALS: Final = 100  # answers queued for a child that sends requests and does not read
 
@@ -336,3 +345,177 @@ def _reason(program: str, cause: Exception | None) -> str:
 def _wake(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)
+
+
+# ---- notifications --------------------------------------------------------------------------------------------------
+
+
+class Notifications:
+    """A queue of notifications. `missed` counts those that were dropped to make room."""
+
+    def __init__(self, max_bytes: int, ending: Callable[[], BridgeError | None]) -> None:
+        """Keep at most 1,000, and at most `max_bytes` of lines, but always the last one.
+
+        `ending` returns the error that ends the readers after the last; None: they just stop.
+        """
+        self.missed = 0
+        self._queue: deque[tuple[int, Message]] = deque()
+        self._bytes = 0
+        self._max_bytes = max_bytes
+        self._ending = ending
+        self._is_ended = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._one_reader = OneReader("Peer.notifications")
+
+    def put(self, method: str, params: dict[str, Any] | list[Any] | None, size: int) -> None:
+        """Add a notification; `size` is that of its line."""
+        payload = {"params": params} if isinstance(params, list) else params or {}
+        self._queue.append(
+            (size, Message(type=method, id=None, raw_timestamp=None, payload=payload))
+        )
+        self._bytes += size
+        while len(self._queue) > _CAPACITY or (
+            self._bytes > self._max_bytes and len(self._queue) > 1
+        ):
+            self._take()
+            self.missed += 1
+        self._wake()
+
+    def end(self) -> None:
+        self._is_ended = True
+        self._wake()
+
+    async def next(self) -> Message:
+        """Return the oldest notification, waiting for one.
+
+        After the last, raise the error of `ending`, or StopAsyncIteration if it is None. Raises
+        ConfigError while another task reads.
+        """
+        self._one_reader.check(is_waiting=self._waiter is not None)
+        while not self._queue:
+            if self._is_ended:
+                error = self._ending()
+                if error is None:
+                    raise StopAsyncIteration
+                raise error
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return self._take()
+
+    def loop(self) -> AsyncIterator[Message]:
+        """Return the iterator of an `async for`. Raises ConfigError while another task reads."""
+        return self._one_reader.begins(self.next)
+
+    def _take(self) -> Message:
+        size, message = self._queue.popleft()
+        self._bytes -= size
+        return message
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Reader:
+    """An async iterator over notifications, for the event loop of their peer.
+
+    It holds no notification, so dropping it loses none.
+    """
+
+    def __init__(self, notifications: Notifications, guard: LoopGuard) -> None:
+        self._notifications = notifications
+        self._guard = guard
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        self._guard.check()
+        return self._notifications.loop()
+
+    async def __anext__(self) -> Message:
+        self._guard.check()
+        return await self._notifications.next()
+
+
+# ---- lines ----------------------------------------------------------------------------------------------------------
+
+
+def encode(by: str, method: object, params: object, number: int | None = None) -> bytes:
+    """Return the line of a request, or of a notification if `number` is None.
+
+    Raises ConfigError, naming `by`, for what cannot be sent.
+    """
+    if not isinstance(method, str) or not method:
+        raise config_error(f"{by}.method", "a name that is not empty", type(method).__name__)
+    fields: Fields = {"jsonrpc": "2.0", "method": method}
+    if number is not None:
+        fields["id"] = number
+    if params is not None:
+        if not isinstance(params, Mapping):
+            raise config_error(f"{by}.params", "a mapping, or None", type(params).__name__)
+        fields["params"] = dict(cast("Mapping[str, Any]", params))
+    try:
+        return _line(fields)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise config_error(f"{by}.params", "values that JSON can hold", str(error)) from error
+
+
+def refusal(number: object) -> bytes:
+    """Return the line that answers a request of the child: method not found."""
+    return _line(
+        {"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "method not found"}}
+    )
+
+
+def decode(line: bytes) -> Fields | None:
+    """Return the message in a line: an object with a method, or an answer with an id.
+
+    None for any other line. `"jsonrpc": "2.0"` is required, because a log line can be JSON as well.
+    """
+    try:
+        message: object = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict):
+        return None
+    found = cast("Fields", message)
+    if found.get("jsonrpc") != "2.0" or not _is_id(found.get("id")):
+        return None
+    if "method" in found:
+        fits = isinstance(found["method"], str) and isinstance(
+            found.get("params"), dict | list | None
+        )
+    else:
+        fits = "id" in found
+    return found if fits else None
+
+
+def result_of(method: str, answer: Fields) -> Any:
+    """Return the result of an answer.
+
+    Raises the error that an error answer stands for, ProtocolError for an answer that is neither.
+    """
+    if answer.get("error") is None and "result" in answer:
+        return answer["result"]
+    failure = classify(answer) if isinstance(answer.get("error"), dict) else None
+    if failure is None:
+        failure = Failure.of(
+            "PROTO_INVALID_MESSAGE",
+            f"{method}: invalid answer: wanted a result or an error",
+            # stdio Bus: what a worker answers wrongly is its failure, not the link's
+            category=Category.UPSTREAM,
+            executed=Executed.MAYBE,
+            details={"received": sorted(answer)},
+        )
+    raise error_for(failure)
+
+
+def _line(message: Fields) -> bytes:
+    return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _is_id(found: object) -> bool:
+    return (
+        found is None or is_number(found) or (isinstance(found, str) and len(found) <= _LONGEST_ID)
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import Executed, redact
+from ...failure import Executed, redact
 from . import message, outcomes
 from .eras import LISTEN
 from .instead import is_missing, remembered, stale, wanted_by_others

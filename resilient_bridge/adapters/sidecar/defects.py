@@ -11,7 +11,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import mapping_of
+from ...failure import mapping_of
 from .upstream import Loss
 
 

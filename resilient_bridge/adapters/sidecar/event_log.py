@@ -11,7 +11,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import config_error, redact_lines
+from ...failure import config_error, redact_lines
 from ...files.identity import leads_to
 from ...telemetry.line_rate import LINES, PER, LineRate, RatedLines
 from ...transports.standard_streams import Output

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from ...errors import config_error
-from ...errors.extras import how_to_install
+from ...failure import config_error
+from ...failure.extras import how_to_install
 from .event_log import REFUSED
 from .front_http_exchange import EVENTS, INTERNAL_ERROR, JSON, Exchange
 from .front_http_guard import HttpGuard, guard_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ...errors import config_error
+from ...failure import config_error
 from ...files.private_files import open_private, path_of, typed_errors
 from ...world import current_world
 

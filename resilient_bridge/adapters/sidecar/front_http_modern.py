@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...errors import mapping_of
+from ...failure import mapping_of
 from . import message as rpc
 from .eras import VERSION
 from .front_http_exchange import INVALID_REQUEST

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...calls.rate_limit.state import RateState
-from ...errors import ThrottledError
+from ...calls.ports import RateState
+from ...failure import ThrottledError
 from . import outcomes
 from .options import EVERY_TOOL
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ...calls.breaker.value import Breaker
-from ...calls.rate_limit.value import RateLimit
-from ...errors import config_error
+from ...calls import Breaker, RateLimit
+from ...failure import config_error
 from ...lazy_names import public
 from ...values.backoff import Backoff
 from ...values.fields import (
@@ -31,17 +30,16 @@ from ...values.fields import (
     short_seconds,
     some_seconds,
     tuple_of,
+    wants,
 )
-from ...values.forms import takes
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from ...calls.policy import EnvironmentSource, SettingsSource
-    from ...values.fields import Validator
-    from ...values.forms import FormKind
+    from ...calls.ports import EnvironmentSource, SettingsSource
+    from ...values.fields import Seconds, Validator
 
 
 EVERY_TOOL: Final = "*"
@@ -52,8 +50,6 @@ def _mapping(
     wanted: str,
     fits: Callable[[object], bool],
     *,
-    kind: FormKind = "plain",
-    of: type | None = None,
     is_secret: bool = False,
 ) -> Validator:
     """Return a validator for a mapping of names to values that `fits` accepts.
@@ -61,7 +57,7 @@ def _mapping(
     With `is_secret`, an error shows the type of a value instead of the value.
     """
 
-    @takes(kind, of=of, wanted=f"a table of names, each with {wanted}")
+    @wants(f"a table of names, each with {wanted}")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         path = path_of(instance, attribute)
         if not isinstance(value, Mapping):
@@ -75,7 +71,7 @@ def _mapping(
     return check
 
 
-def _as_seconds_by_name(value: Any) -> Any:
+def _as_seconds_by_name(value: Mapping[str, Seconds]) -> Any:
     if not isinstance(value, Mapping):
         return value
     return {name: as_seconds(item) for name, item in cast("Mapping[str, Any]", value).items()}
@@ -85,7 +81,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value) and "\0" not in value
 
 
-@takes("text", wanted="an address that begins with http:// or https://")
+@wants("an address that begins with http:// or https://")
 def _check_server(instance: Sidecar, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and not (
         isinstance(value, str) and value.startswith(("http://", "https://"))
@@ -99,7 +95,7 @@ def _check_server(instance: Sidecar, attribute: attrs.Attribute[Any], value: obj
         refuse("Sidecar", "a command or a url", "both" if value else "neither")
 
 
-@takes("text", wanted="the path of a folder")
+@wants("the path of a folder")
 def _check_folder(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not _is_text(value):
         refuse(path_of(instance, attribute), "the path of a folder", value)
@@ -155,9 +151,7 @@ class Sidecar(Value):
     timeouts: Mapping[str, float] = attrs.field(
         factory=dict[str, float],
         converter=_as_seconds_by_name,
-        validator=_mapping(
-            "seconds above 0", lambda value: is_number(value) and value > 0, kind="seconds_by_name"
-        ),
+        validator=_mapping("seconds above 0", lambda value: is_number(value) and value > 0),
     )
     deadline: float | None = attrs.field(
         default=None,
@@ -176,9 +170,7 @@ class Sidecar(Value):
     )
     rates: Mapping[str, RateLimit] = attrs.field(
         factory=dict[str, RateLimit],
-        validator=_mapping(
-            "a RateLimit", lambda value: isinstance(value, RateLimit), kind="policies", of=RateLimit
-        ),
+        validator=_mapping("a RateLimit", lambda value: isinstance(value, RateLimit)),
     )
     circuit: Breaker = attrs.field(
         default=Breaker.consecutive(5, open_for=Backoff.exponential(5, cap=60, jitter="none")),
@@ -236,6 +228,6 @@ class Sidecar(Value):
 
     def __repr__(self) -> str:
         """Show the server without arguments, headers and environment, which may hold secrets."""
-        from ...errors import redact
+        from ...failure import redact
 
         return f"<Sidecar {redact(self.command[0] if self.command else self.url or '')}>"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import Executed
+from ...failure import Executed
 from . import message
 from .calls import Calls
 from .eras import CAPABILITIES, CHANGES, CLIENT, VERSION

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...calls.breaker.state import CircuitState
-from ...errors import CircuitOpenError, Failure
+from ...calls.ports import CircuitState
+from ...failure import CircuitOpenError, Failure
 from ...values.fields import LONGEST
 
 

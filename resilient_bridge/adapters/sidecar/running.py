@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...errors import Executed, redact
+from ...failure import Executed, redact
 from ...world import current_world
 from .relay import Relay
 from .state import Close, Drop, GiveUp, KnowTools, Note, Open, ToClient, ToServer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ...errors import Executed, redact
+from ...failure import Executed, redact
 from . import message
 from .catalog import Catalog
 from .lists import LISTS

@@ -17,7 +17,7 @@ from .message import object_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...calls.rate_limit.state import RateState
+    from ...calls.ports import RateState
     from .front import Client
     from .message import Key, Message
     from .options import Sidecar

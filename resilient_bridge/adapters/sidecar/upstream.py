@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
-from ...errors import Executed
+from ...failure import Executed
 
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ...errors import Executed, redact
+from ...failure import Executed, redact
 from ...transports.process import ChildProcess
 from .defects import request_misnamed_by, request_named_in, unusable
 from .message import NotAMessage, parse

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from ...classification.mcp_sessions import is_session_error
 from ...client.cancelled import ended
-from ...errors import Executed
-from ...errors.extras import how_to_install
+from ...failure import Executed
+from ...failure.extras import how_to_install
+from ...failure.mcp_sessions import is_session_error
 from ...world import current_world
 from .upstream import Loss, Upstream
 from .upstream_http_exchange import Exchange, Reading

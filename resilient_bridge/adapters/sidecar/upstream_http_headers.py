@@ -9,7 +9,7 @@ import base64
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import mapping_of
+from ...failure import mapping_of
 from . import eras
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from ...classification import classify
-from ...classification.mcp_sessions import is_session_unknown
+from ...failure import classify
+from ...failure.mcp_sessions import is_session_unknown
 from .upstream_http_exchange import is_passing, pause_of
 from .upstream_http_wire import Sent, TooLongError, is_event_stream, refusal_of
 

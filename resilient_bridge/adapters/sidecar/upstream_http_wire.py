@@ -12,13 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.request import getproxies, proxy_bypass
 
-from ...errors import BridgeError, Executed, is_sensitive, redact, sends_secret
+from ...failure import BridgeError, Executed, is_sensitive, redact, sends_secret
 from ...transports.loopback import is_loopback
 from ...transports.origin import checked_headers
 from ...transports.references import UnreadableError, in_words
-from ..arguments import plaintext_refused
+from ..arguments import learn_headers, plaintext_refused, secrets_in
 from ..http.requests import origin_of
-from ..sse.event_source_arguments import learn_headers, secrets_in
 from .upstream import Loss, LostError
 from .upstream_http_headers import EVENTS, SESSION, VERSION
 

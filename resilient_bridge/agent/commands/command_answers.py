@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from ...classification.hints import EXECUTIONS
-from ...classification.rpc_answers import tool_finding
-from ...errors import Failure, error_for, mapping_of
+from ...failure import Failure, error_for, mapping_of
+from ...failure.hints import EXECUTIONS
+from ...failure.rpc_answers import tool_finding
 
 
 Answer: TypeAlias = Mapping[str, Any] | None

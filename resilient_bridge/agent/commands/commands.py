@@ -13,19 +13,18 @@ from typing import Any, Final, TypeAlias, cast
 import attrs
 
 from ... import events
-from ...calls.policy import Policy
-from ...calls.timeout.value import Timeout
-from ...classification import classify
-from ...errors import (
+from ...calls import Policy, Timeout
+from ...failure import (
     AttemptTimeoutError,
     BridgeError,
     Executed,
     Failure,
+    classify,
     config_error,
     error_for,
     mapping_of,
 )
-from ...errors.teaching import taught
+from ...failure.teaching import taught
 from ...telemetry import emit, has_listeners
 from ...values.backoff import Backoff
 from ...values.fields import Seconds, is_count, read_name, read_seconds, refuse

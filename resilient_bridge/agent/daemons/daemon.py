@@ -18,11 +18,18 @@ from weakref import WeakKeyDictionary
 
 import attrs
 
-from ...classification import classify, exit_finding
-from ...classification.finding import short_of
-from ...classification.hints import hints
-from ...errors import BridgeError, Failure, config_error, error_for, text_of
-from ...errors.teaching import taught
+from ...failure import (
+    BridgeError,
+    Failure,
+    classify,
+    config_error,
+    error_for,
+    exit_finding,
+    text_of,
+)
+from ...failure.finding import short_of
+from ...failure.hints import hints
+from ...failure.teaching import taught
 from ...values.fields import LONGEST_TIMEOUT, Seconds, read_seconds, refuse
 from ...world import current_world
 from .daemon_process import DaemonProcess

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import IO, Final, NamedTuple
 
-from ...classification.exits import tail_of
+from ...failure.exits import tail_of
 from ...files.portable import read_at
 from ...locks import new_lock
 from ...transports.loop_guard import LoopGuard

@@ -15,8 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from ...classification import classify
-from ...errors import config_error
+from ...failure import classify, config_error
 
 
 _LONGEST_LINE: Final = 4_096  # bytes of a status line

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import finalize
 
 from ... import events
-from ...errors import BridgeError, Failure, SpendLimitError, config_error
+from ...failure import BridgeError, Failure, SpendLimitError, config_error
 from ...files.owner import Owner
 from ...locks import new_lock, new_rlock
 from ...stores.state_files.copies import backup_of, is_whole

@@ -11,12 +11,9 @@ from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, cast, overload
 from weakref import WeakSet
 
-from ...calls.frame import CURRENT
-from ...calls.run.protect import form_of
-from ...calls.steps import settled
-from ...classification import failure_or_none
-from ...errors import Executed, config_error
-from ...errors.teaching import taught
+from ...calls.ports import form_of, remaining, settled
+from ...failure import Executed, config_error, failure_or_none
+from ...failure.teaching import taught
 from ...locks import new_lock
 from ...values.fields import Seconds, is_number, read_name, read_seconds
 from ...world import current_world
@@ -335,7 +332,7 @@ class SpendCall:
         """Return the seconds that the call may wait: 0 if it does not have to, None for no limit."""
         if charge.standing != "waiting":
             return 0.0
-        bounds = [bound for bound in (self._timeout, CURRENT.get().remaining) if bound is not None]
+        bounds = [bound for bound in (self._timeout, remaining()) if bound is not None]
         return min(bounds) if bounds else None
 
     def _admitted(self, charge: Charge, waited: float | None) -> None:

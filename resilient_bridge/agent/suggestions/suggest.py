@@ -16,9 +16,8 @@ from typing import Any, ClassVar, Final, cast
 
 import attrs
 
-from ...classification import classify
-from ...classification.registry import InForce
-from ...errors import Failure, config_error, redact
+from ...failure import Failure, classify, config_error, redact
+from ...failure.registry import InForce
 from ...values.what import What, is_what, plain, rank, refuse_what
 from .missing_file import missing_file
 from .missing_path import missing_path

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from ...errors import redact
+from ...failure import redact
 from .near_misses import SearchAllowance
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
 
 
 @attrs.frozen

@@ -31,7 +31,7 @@ from typing import (
     is_typeddict,
 )
 
-from ...errors import redact
+from ...failure import redact
 
 
 Violations: TypeAlias = tuple[Mapping[str, str], ...]

@@ -19,11 +19,8 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ... import events
-from ...calls.frame import CURRENT, CallFrame
-from ...calls.steps import settled
-from ...calls.timeout.guard import deadline_passed
-from ...classification import classify
-from ...errors import AttemptTimeoutError, Executed, Failure, Kind
+from ...calls.ports import caller, deadline_passed, frame_with_key, settled
+from ...failure import AttemptTimeoutError, Executed, Failure, Kind, classify
 from ...telemetry import emit
 from ...values.fields import LONGEST
 from ...world.signal import Signal
@@ -75,8 +72,8 @@ def bound_async(
 
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        attempt = _attempt()
-        args, kwargs = _arguments(attempt, args, kwargs)
+        attempt = frame_with_key()
+        args, kwargs = _arguments(args, kwargs)
         if attempt.world.is_disabled:
             return await function(*args, **kwargs)
         steps = limit(attempt.number)
@@ -110,8 +107,8 @@ def bound_in_thread(function: Callable[..., Any], *, limit: Limit, name: str) ->
 
     @wraps(function)
     async def call(*args: Any, **kwargs: Any) -> Any:
-        attempt = _attempt()
-        args, kwargs = _arguments(attempt, args, kwargs)
+        attempt = frame_with_key()
+        args, kwargs = _arguments(args, kwargs)
         steps = (LONGEST,) if attempt.world.is_disabled else limit(attempt.number)
         context = copy_context()
         work = asyncio.get_running_loop().run_in_executor(
@@ -141,7 +138,7 @@ def bound_sync(function: Callable[..., Any], *, limit: Limit, name: str) -> Call
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        attempt = _attempt()
+        attempt = frame_with_key()
         if attempt.world.is_disabled:
             return function(*args, **kwargs)
         steps, remaining = limit(attempt.number), attempt.remaining
@@ -213,26 +210,17 @@ def _ended_sync(
 
 
 def _arguments(
-    attempt: CallFrame, args: tuple[Any, ...], kwargs: dict[str, Any]
+    args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of an attempt.
 
     They are read again if `Toolbox.call` read them; else they are the caller's.
     """
     found = ANEW.get()
-    if found is None or (attempt.first or attempt).outer is not found[0]:
+    if found is None or caller() is not found[0]:
         return args, kwargs
     read = found[1]()
     return read.args, dict(read.kwargs)
-
-
-def _attempt() -> CallFrame:
-    """Return the attempt in progress, with the idempotency key of the call around it."""
-    attempt = CURRENT.get()
-    first = attempt.first or attempt
-    if first.key is None and first.outer is not None and first.outer.plan is None:
-        first.key = first.outer.key
-    return attempt
 
 
 async def _is_done_within(work: asyncio.Future[Any], world: World, seconds: float) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import attrs
 
-from ...errors import BridgeError, ConfigError, Executed, Failure, config_error, error_for
+from ...failure import BridgeError, ConfigError, Executed, Failure, config_error, error_for
 from ...transports.process_groups import OWN_GROUP
 from ...transports.process_tree import CLOSE_SECONDS, KILL_SECONDS, Calm, ProcessTree
 

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from ...errors import Executed, Failure, config_error, error_for
+from ...failure import Executed, Failure, config_error, error_for
 from ...protocol.strict_json import decoder, is_deeper
 from ..suggestions.near_misses import close_names
 from .annotations import (
@@ -33,7 +33,7 @@ from .annotations import (
 
 
 if TYPE_CHECKING:
-    from ...calls.frame import CallFrame
+    from ...calls.ports import CallFrame
 
 
 ANEW: ContextVar[tuple[CallFrame, Callable[[], Read]] | None] = ContextVar(

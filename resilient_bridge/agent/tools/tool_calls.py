@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 
 from ... import events
-from ...calls.frame import CURRENT
-from ...calls.outcome import Outcome, captured
-from ...calls.timeout.guard import DeadlineGuard
-from ...errors import (
+from ...calls import Outcome
+from ...calls.ports import DeadlineGuard, captured, current_frame
+from ...failure import (
     BridgeError,
     DeadlineExceededError,
     Executed,
@@ -138,7 +137,7 @@ def _uncancelled(function: Any, anew: Callable[[], Read]) -> Any:
     """
 
     async def call(*args: Any, **kwargs: Any) -> Any:
-        token = ANEW.set((CURRENT.get(), anew))
+        token = ANEW.set((current_frame(), anew))
         try:
             return await function(*args, **kwargs)
         except (asyncio.CancelledError, CancelledError) as error:
@@ -161,7 +160,7 @@ def _bounded(function: Any, timeout: float) -> Any:
     """Return `function` with a deadline of its own, which is reported as a timeout of the tool."""
 
     async def call(*args: Any, **kwargs: Any) -> Any:
-        frame, deadline = CURRENT.get(), DeadlineGuard(timeout)
+        frame, deadline = current_frame(), DeadlineGuard(timeout)
         inherited = frame.deadline_at
         deadline.enter(frame)
         try:

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, Final, cast
 
 from attrs import evolve, frozen
 
-from ...calls.policy import Policy
-from ...calls.retry.decision import counter, match
-from ...calls.retry.value import Retry
-from ...calls.timeout.value import Timeout
-from ...errors import Kind, config_error
+from ...calls import Policy, Retry, Timeout
+from ...calls.ports import calls_for
+from ...failure import Kind, config_error
 from ...presets.bridge_policy import BridgePolicy, calls_of
 from ...values.fields import Seconds, read_seconds
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
 
 
 DEFAULT_TIMEOUT: Final = 30.0
@@ -110,13 +108,11 @@ def most_repeats(policy: Policy, failure: Failure, attempts: int) -> int:
         return 0
     try:
         # Its kind before its attempts were used up
-        found = match(retry, evolve(failure, kind=Kind.TRANSIENT))
+        limit = calls_for(retry, evolve(failure, kind=Kind.TRANSIENT))
     except Exception:  # noqa: BLE001 -- a predicate of the user's
         return 0
-    if not found.is_repeatable:
+    if limit is None:
         return 0
-    counted_by = counter(found.rule)
-    limit = retry.attempts if counted_by is None else counted_by.attempts
     most = limit - 1 if isinstance(limit, int) else max(0, attempts - 1)
     allowed = failure.details.get("max_retries")
     return min(most, allowed) if isinstance(allowed, int) else most

@@ -14,10 +14,9 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from ...calls.results import ANSWERS
-from ...calls.run.protect import bind, form_of
-from ...errors import config_error
-from ...errors.teaching import TeachesNames, taught
+from ...calls.ports import ANSWERS, bind, form_of
+from ...failure import config_error
+from ...failure.teaching import TeachesNames, taught
 from ...lazy_names import public
 from ...values.fields import check_flag, is_count, read_name
 from .bounded import GRACE, bound_async, bound_in_thread, bound_sync
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     import os
     from typing import Self
 
-    from ...calls.outcome import Outcome
-    from ...calls.policy import EnvironmentSource, Policy, SettingsSource
+    from ...calls import Outcome, Policy
+    from ...calls.ports import EnvironmentSource, SettingsSource
     from ...presets.bridge_policy import BridgePolicy
     from ...values.fields import Seconds
 

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ...errors import config_error, redact
+from ...failure import config_error, redact
 from ...files.private_files import ALWAYS
 from .workflow_fields import COMMIT, is_inside
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import attrs
 
-from ...errors import Failure, StoreError
+from ...failure import Failure, StoreError
 from ...protocol.session_text import failure_fields, read_failure
 from ...stores.state_files.document import instant
 from .journal import CallRecord, read_call

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
-from ...calls.results import failure_of_result
-from ...errors import Failure, Kind, error_for, redact
+from ...calls.ports import failure_of_result
+from ...failure import Failure, Kind, error_for, redact
 from ...protocol.session_text import failure_fields
 from ...stores.state_files.document import instant
 from ...world import current_world

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 
-from ...errors import Executed, Failure
+from ...failure import Executed, Failure
 from .workflow_fields import count, flag, items, mapping, text, wrong
 
 

@@ -14,9 +14,8 @@ from uuid import NAMESPACE_URL, uuid5
 
 import attrs
 
-from ...calls.frame import CURRENT, leave_context, outside_of
-from ...calls.run.protect import form_of
-from ...errors import Kind, OutcomeUnknownError, Severity, config_error, error_for, redact_value
+from ...calls.ports import form_of, outside
+from ...failure import Kind, OutcomeUnknownError, Severity, config_error, error_for, redact_value
 from ...protocol.session_text import as_json
 from ..blocking import in_thread
 from ..context_guard import NEARLY_FULL
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-    from ...calls.outcome import Outcome
-    from ...errors import Failure
+    from ...calls import Outcome
+    from ...failure import Failure
     from ..tools.tool_calls import Tool
     from ..tools.toolbox import Toolbox
     from .journal import CallRecord
@@ -233,11 +232,8 @@ class Phase:
             return result_of(record)
         # Outside the phase's attempt: otherwise the phase's policy would repeat the tool, and
         # everything before it.
-        token = CURRENT.set(outside_of(CURRENT.get()))
-        try:
+        with outside():
             outcome = await self._tools.call(tool, asked, idempotency_key=key)
-        finally:
-            leave_context(token)
         if record is not None:
             await self._journal.end(record, outcome)
         failure = await self._failure_of(tool, asked, outcome)

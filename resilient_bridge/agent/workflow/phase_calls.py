@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
-from ...errors import ConfigError, Executed, error_for
+from ...failure import ConfigError, Executed, error_for
 from ...protocol.session_text import as_json
 from ..tools.shell_commands import CommandResult
 from .journal import CallRecord, digest_of, look_up, unknown
@@ -19,7 +19,7 @@ from .journal import CallRecord, digest_of, look_up, unknown
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-    from ...calls.outcome import Outcome
+    from ...calls import Outcome
     from ..tools.tool_calls import Tool
     from .checkpoint import WorkflowState
 

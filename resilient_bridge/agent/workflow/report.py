@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from ...errors import Failure
+    from ...failure import Failure
 
 
 @attrs.frozen(kw_only=True)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from ... import events
-from ...classification import classify
-from ...errors import Executed, Failure, Kind, Severity, config_error, error_for, redact
+from ...failure import Executed, Failure, Kind, Severity, classify, config_error, error_for, redact
 from ...telemetry import emit
 from ...world import current_world
 from .artifacts import ArtifactError, HiddenError, Measured, measure

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-from ...errors import Failure, Kind, error_for
+from ...failure import Failure, Kind, error_for
 from ..blocking import in_thread
 from .artifacts import Measured, problems
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 import attrs
 
 from ... import events
-from ...calls.policy import Policy
-from ...errors import ConfigError, Failure, config_error, redact
-from ...errors.teaching import TeachesNames, taught
+from ...calls import Policy
+from ...failure import ConfigError, Failure, config_error, redact
+from ...failure.teaching import TeachesNames, taught
 from ...presets import ccsetup
 from ...presets.bridge_policy import BridgePolicy, calls_of
 from ...telemetry import emit

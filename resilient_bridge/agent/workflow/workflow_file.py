@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from ...errors import BridgeError, ConfigError, Failure, StoreError
+from ...failure import BridgeError, ConfigError, Failure, StoreError
 from ...files.owner import Owner
 from ...files.private_files import path_of, read_private
 from ...stores.state_files.copies import backup_of, is_whole, later_version

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import RejectedError
+from ...failure import RejectedError
 from ..conditions import conditions
 from ..evidence import failure_in
 from ..guards import Guard, not_admitted
@@ -14,9 +14,9 @@ from .verdict import verdict_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...errors import Failure
+    from ...failure import Failure
     from ..frame import CallFrame
-    from ..steps import Step
+    from ..guards import Wait
     from .state import CircuitState
     from .value import Breaker
 
@@ -34,7 +34,7 @@ class BreakerGuard(Guard):
         self.layer = layer
         self.named = named
 
-    def enter(self, attempt: CallFrame) -> Step | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         state = self.state
         if state.under_way is not None:
             state.count_overdue(attempt.world.monotonic())

@@ -12,9 +12,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from ...classification import failure_or_none, rule_for
-from ...errors import RejectedError, config_error
-from ...errors.teaching import TeachesNames, taught
+from ...failure import RejectedError, config_error, failure_or_none, rule_for
+from ...failure.teaching import TeachesNames, taught
 from . import circuits as registry
 from .in_use import clock
 from .verdict import verdict_of

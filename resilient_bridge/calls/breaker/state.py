@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal, Protocol
 
-    from ...errors import Failure
+    from ...failure import Failure
     from ..shared.ports import State
     from .value import Breaker
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ...errors import REJECTED, Category, Severity, is_limited
+from ...failure import REJECTED, Category, Severity, is_limited
 from ...values.what import matches_safely, names_class
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
     from .value import Breaker
 
 

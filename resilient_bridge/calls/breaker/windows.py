@@ -8,8 +8,9 @@ has no failure (`is_quiet`), and then need not be reported. A window of time has
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ...values.window import Window
 
 
 if TYPE_CHECKING:
@@ -120,43 +121,29 @@ class Calls(_Rate):
         self.bits = self.seen = 0
 
 
-class Span(_Rate):
+class Span(_Rate, Window):
     """The last `seconds`, in 20 buckets, each of which expires as a whole."""
 
-    __slots__ = (
-        "_at",
-        "_ends",
-        "_failed",
-        "_newest",
-        "_seen",
-        "_width",
-        "failed",
-        "least",
-        "rate",
-        "seen",
-    )
+    __slots__ = ("least", "rate")
 
     def __init__(self, seconds: float, rate: float, least: int) -> None:
+        super().__init__(seconds, _BUCKETS)
         self.rate = rate
         self.least = least
-        self._width = seconds / _BUCKETS
-        self.clear()
 
     is_quiet: bool = False
 
     def good(self, now: float) -> bool:
         """Count a success; return False, because every one changes something."""
-        self._seen[self._bucket(now)] += 1
-        self.seen += 1
+        if now >= self.ends:
+            self.turn(now)
+        self.count()
         return False
 
     def bad(self, now: float) -> bool:
         """Count a failure; return whether the circuit must open."""
-        bucket = self._bucket(now)
-        self._seen[bucket] += 1
-        self.seen += 1
-        self._failed[bucket] += 1
-        self.failed += 1
+        self.turn(now)
+        self.count(failed=1)
         return self.seen >= self.least and self.failed >= self.rate * self.seen - _ROUNDING
 
     def reason(self) -> str:
@@ -165,52 +152,14 @@ class Span(_Rate):
     def counts(self, now: float | None) -> tuple[int, int]:
         """Return (failed, seen) at `now`; with None, without moving the window."""
         if now is not None:
-            self._bucket(now)
+            self.turn(now)
         return self.failed, self.seen
 
-    def clear(self) -> None:
-        self._seen = [0] * _BUCKETS
-        self._failed = [0] * _BUCKETS
-        self._newest: int | None = None  # number of the newest bucket
-        self._at = 0  # its index
-        self._ends = -inf
-        self.seen = self.failed = 0
 
-    def remember(self, before: Span) -> None:
-        """Add the outcomes of another span, as far as they are recent enough."""
-        newest = before._newest
-        if newest is None:
-            return
-        for number in range(newest - _BUCKETS + 1, newest + 1):
-            old, new = number % _BUCKETS, self._bucket((number + 0.5) * before._width)
-            self._seen[new] += before._seen[old]
-            self._failed[new] += before._failed[old]
-            self.seen += before._seen[old]
-            self.failed += before._failed[old]
-
-    def _bucket(self, now: float) -> int:
-        """Expire old buckets; return the index of the bucket of `now`.
-
-        A `now` earlier than the last counts as the last.
-        """
-        if now < self._ends:
-            return self._at
-        number = int(now // self._width)
-        first = number if self._newest is None else max(self._newest + 1, number - _BUCKETS + 1)
-        for passed in range(first, number + 1):
-            at = passed % _BUCKETS
-            self.seen -= self._seen[at]
-            self.failed -= self._failed[at]
-            self._seen[at] = self._failed[at] = 0
-        self._newest, self._at = number, number % _BUCKETS
-        self._ends = (number + 1) * self._width
-        return self._at
+Outcomes: TypeAlias = Row | Calls | Span
 
 
-Window: TypeAlias = Row | Calls | Span
-
-
-def window_for(rules: Breaker, before: Window | None = None) -> Window:
+def window_for(rules: Breaker, before: Outcomes | None = None) -> Outcomes:
     """Return the window that the rules need, with the convertible outcomes of `before`.
 
     A window of calls takes over the newest calls; between calls and time nothing converts, and the

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import RejectedError
+from ...failure import RejectedError
 from ...transports.event_loop import running_loop
 from ..guards import Guard, not_admitted
 
 
 if TYPE_CHECKING:
     from ..frame import CallFrame
-    from ..steps import Step
+    from ..guards import Wait
     from .state import RateState
     from .value import RateLimit
 
@@ -28,7 +28,7 @@ class RateGuard(Guard):
         self.state = state
         self.layer = layer
 
-    def enter(self, attempt: CallFrame) -> Step | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         patience, remaining = self.layer.max_wait, attempt.remaining
         if remaining is not None:
             patience = min(patience, remaining)

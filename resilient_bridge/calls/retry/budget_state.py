@@ -11,6 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...locks import new_lock
+from ...values.window import Window
 
 
 if TYPE_CHECKING:
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 
 _EARNS: Final = 10  # seconds that a call earns for
-_PLACES: Final = _EARNS + 1  # seconds that a repeat counts for
-# shared until a second has to be recorded: most budgets are never asked
-_NONE: Final = [0] * _PLACES
+_SPENDS: Final = _EARNS + 1  # seconds that a repeat counts for
 _ROUNDING: Final = 1e-9  # five calls at 0.2 are a whole repeat
 
 
@@ -35,13 +34,10 @@ class BudgetState:
 
     __slots__ = (
         "__weakref__",
-        "_calls",
         "_counted",
-        "_earning",
+        "_earned",
         "_lock",
-        "_second",
         "_spent",
-        "_spent_sum",
         "calls",
         "is_full",
         "key",
@@ -54,11 +50,8 @@ class BudgetState:
         self._lock = new_lock()
         self.calls = 0  # calls ever: never set back, so that a deposit needs no lock
         self._counted = 0  # of those, the calls before this second
-        self._calls = _NONE  # in each second before
-        self._earning = 0  # the sum of those that still count
-        self._spent = _NONE
-        self._spent_sum = 0
-        self._second: int | None = None
+        self._earned = Window(_EARNS, _EARNS)  # the counted ones, by seconds
+        self._spent = Window(_SPENDS, _SPENDS)
         self.next_second_at = -inf
         self.configure(settings)
 
@@ -81,66 +74,43 @@ class BudgetState:
             if now >= self.next_second_at:
                 self._begin(now)
             budget = self.settings
-            calls = self._earning + self.calls - self._counted
+            calls = self._earned.seen + self.calls - self._counted
             allowed = budget.ratio * calls + budget.floor
-            if self._spent_sum + 1 > allowed + _ROUNDING:
+            if self._spent.seen + 1 > allowed + _ROUNDING:
                 return False
-            self._count()
+            self._spent.count()
             return True
 
     def remaining(self, now: float) -> float:
         """Return how many repeats would be allowed now; nothing is counted."""
         with self._lock:
             self._begin(now)
-            calls = self._earning + self.calls - self._counted
-            return max(0.0, self.settings.ratio * calls + self.settings.floor - self._spent_sum)
+            calls = self._earned.seen
+            return max(0.0, self.settings.ratio * calls + self.settings.floor - self._spent.seen)
 
     def note(self, now: float) -> None:
         """Count a repeat that was allowed elsewhere."""
         with self._lock:
             self._begin(now)
-            self._count()
+            self._spent.count()
 
     def take_back(self, now: float) -> None:
         """Uncount the last repeat: it was not made."""
         with self._lock:
             self._begin(now)
-            for before in range(_PLACES):
-                at = ((self._second or 0) - before) % _PLACES
-                if self._spent[at]:
-                    self._spent[at] -= 1
-                    self._spent_sum -= 1
-                    return
+            self._spent.take_back()
 
     def configure(self, settings: RetryBudget) -> None:
         """Apply other numbers; the calls and repeats of the last seconds still count."""
         self.settings = settings
         self.is_full = settings.ratio == 0
 
-    def _count(self) -> None:
-        if self._spent is _NONE:
-            self._spent = list(_NONE)
-        self._spent_sum += 1
-        self._spent[(self._second or 0) % _PLACES] += 1
-
     def _begin(self, now: float) -> None:
         """Start the second of `now`; an earlier `now` than the last counts as the last second."""
-        second = int(now // 1)
-        last = self._second
-        if last is not None:
-            if second <= last:
-                return
-            if self._calls is _NONE:
-                self._calls = list(_NONE)
-            fresh = self.calls - self._counted
+        fresh = self.calls - self._counted
+        if fresh:  # they belong to the second that ends
             self._counted += fresh
-            self._calls[last % _PLACES] = fresh
-            self._earning += fresh
-            for passed in range(max(last, second - _PLACES) + 1, second + 1):
-                self._earning -= self._calls[(passed - _EARNS) % _PLACES]
-                self._calls[(passed - _EARNS) % _PLACES] = 0
-                if self._spent_sum:
-                    self._spent_sum -= self._spent[passed % _PLACES]
-                    self._spent[passed % _PLACES] = 0
-        self._second = second
-        self.next_second_at = second + 1.0
+            self._earned.count(fresh)
+        self._earned.turn(now)
+        self._spent.turn(now)
+        self.next_second_at = self._earned.ends

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from ...errors import Failure, ThrottledError, is_limited
+from ...failure import Failure, ThrottledError, is_limited
 from ...locks import new_lock
 from ...transports.event_loop import running_loop
 from ...values.backoff import Backoff

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import class_name
-from ...errors.source_text import shown
-from ...telemetry.log import say
+from ...failure import class_name
+from ...failure.source_text import shown
+from ...telemetry.hub import say
 from ...values.what import note_once
 
 
 if TYPE_CHECKING:
-    from ...errors import Failure
+    from ...failure import Failure
     from .value import Retry
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import attrs
 
-from ...errors.source_text import shown
-from ...errors.taxonomy import Kind
-from ...values.backoff import Backoff
+from ...failure.source_text import shown
+from ...failure.taxonomy import Kind
+from ...values.backoff import Backoff, WaitSchedule, check_wait
 from ...values.fields import (
     as_seconds,
     called,
@@ -24,7 +24,6 @@ from ...values.fields import (
     optional,
     seconds,
 )
-from ...values.foreign import WaitSchedule, check_wait
 from ...values.rule import Rule, Rules, as_rules, check_rules
 from ...values.what import What, as_whats, whats
 from ..layer import Layer
@@ -49,7 +48,6 @@ def _as_on(
 _BACKOFF: Final = Backoff.steps(0.3, then=Backoff.decorrelated(1), jitter="full")
 
 _check_attempts: Final = fits(
-    "count",
     "a whole number of at least 1",
     lambda value: is_count(value) or is_tenacity(value, "stop_base"),
     refused="a whole number of at least 1 (1 is no repeat), or a tenacity stop",

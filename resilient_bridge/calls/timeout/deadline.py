@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import attrs
 
-from ...errors.source_text import shown
+from ...failure.source_text import shown
 from ...values.fields import as_seconds, called, some_seconds
 from ..layer import Layer
 

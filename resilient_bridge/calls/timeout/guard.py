@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import AttemptTimeoutError, DeadlineExceededError, Executed, Failure
+from ...failure import AttemptTimeoutError, DeadlineExceededError, Executed, Failure
 from ..frame import enclosing
 from ..guards import Guard
 from .timers import Timers, timers_of

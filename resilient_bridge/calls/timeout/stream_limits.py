@@ -13,7 +13,7 @@ import asyncio
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import Executed
+from ...failure import Executed
 from ...transports.event_loop import running_loop
 from ...world import REAL
 from ..frame import CURRENT
@@ -101,7 +101,7 @@ class StreamLimits:
                 task.uncancel()
 
 
-NO_LIMITS: Final = StreamLimits(REAL, inf, 0.0, inf)
+NO_LIMITS: Final[StreamLimits] = StreamLimits(REAL, inf, 0.0, inf)
 """The limits of a stream whose policy has none."""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from ...errors import config_error
+from ...failure import config_error
 from ..facts import (
     Auth,
     Hello,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import attrs
 
-from ...errors import config_error
-from ...errors.teaching import taught
+from ...failure import config_error
+from ...failure.teaching import taught
 from ..facts import Hello, Ping, Pong, Replayed, Resume, Send
 from ..frames import decode_json
 from ..policies.dialect import Dialect

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import severity_in
+from ...failure import severity_in
 from ..facts import Received, Refused, Reply, Send
 from ..policies.dialect import Dialect
 from ._json import fields, items, write

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...classification.payloads import advice_of
-from ...errors import severity_in
+from ...failure import severity_in
+from ...failure.payloads import advice_of
 from ..facts import Acknowledge, Auth, Hello, Ping, Pong, Received, Refused, Send
 from ..frames import decode as read_envelope
 from ..frames import fields_of, raw_of

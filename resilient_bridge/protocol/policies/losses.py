@@ -20,14 +20,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from ...classification.closes import names_silence
-from ...errors import Category, Kind, Severity
+from ...failure import Category, Kind, Severity
+from ...failure.closes import names_silence
 
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...errors import Failure
+    from ...failure import Failure
 
 
 class LossAction(StrEnum):

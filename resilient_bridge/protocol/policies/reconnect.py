@@ -129,7 +129,7 @@ class Reconnect(Value):
         Credentials that were refused end it, too: the loop has no others to try; and so does a
         programming error (a ValueError, a TypeError). A failure in `rules` is tried again.
         """
-        from ...classification import classify
+        from ...failure import classify
         from .losses import LossAction, meaning
 
         failure = classify(error)

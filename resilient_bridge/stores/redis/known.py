@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...errors import StoreError
+from ...failure import StoreError
 from ..rows import answer_rows, mark_rows, position_of, state_of
 from .keys import TAIL_TTL, NumberedOutcome, NumberedRecord, field_of, row_text
 

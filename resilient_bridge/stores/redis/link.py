@@ -12,8 +12,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from ...errors import Failure, StoreError, config_error
-from ...errors.extras import needed
+from ...failure import Failure, StoreError, config_error
+from ...failure.extras import needed
 from .url import public_url, without_secrets
 
 

@@ -13,7 +13,7 @@ import json
 from math import isnan
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...errors import Failure, StoreError
+from ...failure import Failure, StoreError
 from ...protocol import EntryState, Watermark
 from ...telemetry import emit
 from ...telemetry.events import StateSetAside

@@ -12,8 +12,8 @@ import asyncio
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...errors import StoreError, config_error
-from ...errors.teaching import taught
+from ...failure import StoreError, config_error
+from ...failure.teaching import taught
 from ...protocol import Now, Watermark
 from ...values.fields import Seconds, optional_seconds, read_seconds
 from ..rows import entry_of, entry_row, noted, outcome_of, outcome_row

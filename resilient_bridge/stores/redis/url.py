@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ...errors import MASK
+from ...failure import MASK
 from ...values.fields import refuse
 
 

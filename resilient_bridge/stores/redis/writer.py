@@ -12,7 +12,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...errors import Executed, Failure, StoreError
+from ...failure import Executed, Failure, StoreError
 from ...world import REAL
 from .keys import FORMAT, TAIL_TTL, RedisCommands
 from .known import Change, Known

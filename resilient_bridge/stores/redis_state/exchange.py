@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
 from ... import events
-from ...errors import Failure, config_error
-from ...errors.extras import needed
+from ...failure import Failure, config_error
+from ...failure.extras import needed
 from ...telemetry import emit
 from ...world import REAL
 from ..redis.url import public_url, without_secrets

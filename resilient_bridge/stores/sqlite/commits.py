@@ -14,7 +14,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...errors import StoreError, config_error
+from ...failure import StoreError, config_error
 from ...world import current_world
 
 

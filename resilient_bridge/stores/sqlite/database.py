@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ...errors import Failure, StoreError
+from ...failure import Failure, StoreError
 from ...files.private_files import open_private
 from .log_end import LogEnd, log_of
 from .versions import LAYOUTS, newest

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...errors import StoreError
+from ...failure import StoreError
 from ...files.file_changes import set_aside
 from ...files.owner import Owner
 from ...files.private_files import open_private, prepare_directory, sync_directory

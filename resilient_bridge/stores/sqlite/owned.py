@@ -19,7 +19,7 @@ import sqlite3
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...errors import Failure, StoreError
+from ...failure import Failure, StoreError
 from ...files.file_changes import set_aside
 from ...files.identity import HeldFiles
 from ...files.owner import Owner

@@ -13,7 +13,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ...errors import Failure, StoreError
+from ...failure import Failure, StoreError
 from .database import APPLICATION, GENERATION, is_good
 from .integrity import is_about_content, schema_of, version_of
 from .log_end import log_of

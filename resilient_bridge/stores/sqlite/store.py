@@ -16,8 +16,8 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ...errors import Failure, StoreError, config_error
-from ...errors.teaching import taught
+from ...failure import Failure, StoreError, config_error
+from ...failure.teaching import taught
 from ...files.private_files import path_of
 from ...protocol import Watermark
 from ...telemetry import emit

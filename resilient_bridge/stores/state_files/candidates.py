@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
-from ...errors import Failure, config_error, text_of
+from ...failure import Failure, config_error, text_of
 from ...values.fields import is_count
 from .document import ENVELOPE, Document, Form, InvalidDocumentError
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import Failure, StoreError
+from ...failure import Failure, StoreError
 from ...files.private_files import read_private
 from .document import ENVELOPE, InvalidDocumentError
 

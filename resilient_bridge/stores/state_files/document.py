@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ...errors import config_error
+from ...failure import config_error
 from ...protocol.strict_json import decoder
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from ... import events
-from ...errors import Failure, StoreError, redact
-from ...errors.teaching import taught
+from ...failure import Failure, StoreError, redact
+from ...failure.teaching import taught
 from ...files.file_changes import keep_copy, remove, remove_leftovers, replace_atomically
 from ...files.private_files import path_of, prepare_directory, read_private
 from ...locks import new_rlock

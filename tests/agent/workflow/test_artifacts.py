@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from tests.internals.agent import (
     ArtifactError,
     Measured,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resilient_bridge.agent import WorkflowStatus
-from resilient_bridge.errors import Failure, Kind
+from resilient_bridge.failure import Failure, Kind
 from tests.internals.agent import CallRecord, PhaseCheckpoint, SkippedPhase, WorkflowState
 
 

@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from resilient_bridge.agent import WorkflowStatus
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
 from tests.internals.agent import PhaseCheckpoint, WorkflowState
 
 

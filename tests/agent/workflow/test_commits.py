@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 from tests.internals.agent import (
     ArtifactError,
     HiddenError,

@@ -13,7 +13,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge import events
 from resilient_bridge.agent import Workflow, WorkflowStatus
-from resilient_bridge.errors import ConfigError, Executed, Failure
+from resilient_bridge.failure import ConfigError, Executed, Failure
 from tests.agent.workflow.flows import Flow, cancelled, fails, started, stay
 from tests.internals.files import read_private
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resilient_bridge.agent import Workflow, WorkflowStatus
-from resilient_bridge.errors import ConfigError, StoreError
+from resilient_bridge.failure import ConfigError, StoreError
 from tests.agent.workflow.flows import Flow, fails
 
 

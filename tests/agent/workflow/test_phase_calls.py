@@ -6,7 +6,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import Workflow, WorkflowStatus
-from resilient_bridge.errors import ConfigError
+from resilient_bridge.failure import ConfigError
 
 
 class Tools:

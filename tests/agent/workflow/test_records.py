@@ -10,7 +10,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import Workflow
-from resilient_bridge.errors import Failure, error_for
+from resilient_bridge.failure import Failure, error_for
 from tests.agent.workflow.flows import Flow
 
 

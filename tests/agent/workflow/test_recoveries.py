@@ -9,7 +9,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge import events
 from resilient_bridge.agent import WorkflowStatus
-from resilient_bridge.errors import Executed, Failure, Kind, error_for
+from resilient_bridge.failure import Executed, Failure, Kind, error_for
 from tests.agent.workflow.flows import Flow, damage, died_in, fails, value_in, write_value
 from tests.internals.telemetry import name_in_words
 

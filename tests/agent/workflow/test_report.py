@@ -9,7 +9,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import WorkflowReport, WorkflowStatus
-from resilient_bridge.errors import Failure
+from resilient_bridge.failure import Failure
 from tests.agent.workflow.flows import Flow, fails
 from tests.internals.agent import PhaseCheckpoint, WorkflowState, report_of
 

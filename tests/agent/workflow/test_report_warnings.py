@@ -8,8 +8,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.agent import WorkflowStatus
-from resilient_bridge.classification import classify
-from resilient_bridge.errors import Failure, Kind, error_for
+from resilient_bridge.failure import Failure, Kind, classify, error_for
 from tests.agent.workflow.flows import Flow, cancelled, damage, died_in, fails, started, stay
 from tests.internals.telemetry import name_in_words
 

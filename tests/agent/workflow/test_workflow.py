@@ -11,7 +11,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge import events
 from resilient_bridge.agent import Workflow, WorkflowStatus
-from resilient_bridge.errors import ConfigError, StoreError
+from resilient_bridge.failure import ConfigError, StoreError
 from tests.agent.workflow.flows import Flow, cancelled, fails, started, stay
 from tests.internals.telemetry import name_in_words
 

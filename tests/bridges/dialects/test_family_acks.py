@@ -80,5 +80,5 @@ def test_a_send_in_doubt_is_repeated_where_the_server_dedupes(dedupes, state):
 )
 def test_arguments_that_do_not_fit_together(arguments, words):
     """Each says what was wanted."""
-    with pytest.raises(rb.errors.ConfigError, match=words):
+    with pytest.raises(rb.ConfigError, match=words):
         sequence(**arguments)

@@ -1,1 +1,0 @@
-"""Streams of server-sent events that resume after the last event received: `EventSource`."""

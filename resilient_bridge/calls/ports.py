@@ -1,0 +1,89 @@
+"""The port of this room: what other rooms may use of calls beside its public names.
+
+Adapters, the agent, exporters and `testing` import the public names of `resilient_bridge.calls` and
+the names of this table, and nothing else (an import contract says so). It promises:
+
+- *Protect a function for an owner.* `bind` puts a policy around a function. Its owner has the
+  `States` of its layers, which outlive the policy; a `Reading` says how results are read.
+- *Ask the call in progress, and tell it:* the functions of `current`. How much time is left, that a
+  request was sent, that no attempt may follow, that work is not part of the call.
+- *Parts of a strategy that work alone:* the state of a circuit or of a rate limit for an owner that
+  asks it, the limits of a stream, a deadline; the budgets and the tracer for exporters.
+
+Each name loads when it is first used: who needs one of them does not load the engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..lazy_names import lazily
+
+
+if TYPE_CHECKING:
+    from .binding import Binding as Binding
+    from .breaker.state import CircuitState as CircuitState
+    from .current import caller as caller
+    from .current import calls_for as calls_for
+    from .current import current_frame as current_frame
+    from .current import disprove as disprove
+    from .current import enter_world as enter_world
+    from .current import failure_in_call as failure_in_call
+    from .current import frame_with_key as frame_with_key
+    from .current import is_retried_around as is_retried_around
+    from .current import leave_call as leave_call
+    from .current import leave_world as leave_world
+    from .current import make_last as make_last
+    from .current import never_again as never_again
+    from .current import outside as outside
+    from .current import remaining as remaining
+    from .current import repeat_within as repeat_within
+    from .current import request_sent as request_sent
+    from .current import stream_broke as stream_broke
+    from .frame import CallFrame as CallFrame
+    from .outcome import captured as captured
+    from .policy import EnvironmentSource as EnvironmentSource
+    from .policy import SettingsSource as SettingsSource
+    from .protect import bind as bind
+    from .protect import form_of as form_of
+    from .rate_limit.state import RateState as RateState
+    from .results import ANSWERS as ANSWERS
+    from .results import RESULTS as RESULTS
+    from .results import Reading as Reading
+    from .results import failure_of_answer as failure_of_answer
+    from .results import failure_of_result as failure_of_result
+    from .results import settled as settled
+    from .retry.budgets import BUDGETS as BUDGETS
+    from .retry.unrepeated import tell_cut as tell_cut
+    from .states import States as States
+    from .timeout.guard import DeadlineGuard as DeadlineGuard
+    from .timeout.guard import deadline_passed as deadline_passed
+    from .timeout.stream_limits import NO_LIMITS as NO_LIMITS
+    from .timeout.stream_limits import StreamLimits as StreamLimits
+    from .timeout.stream_limits import limits_of_call as limits_of_call
+    from .tracing import start_tracing as start_tracing
+    from .tracing import stop_tracing as stop_tracing
+
+_NAMES = {
+    ".breaker.state": "CircuitState",
+    ".current": "caller calls_for current_frame disprove enter_world failure_in_call frame_with_key"
+    " is_retried_around leave_call leave_world make_last never_again outside remaining"
+    " repeat_within request_sent stream_broke",
+    ".frame": "CallFrame",
+    ".outcome": "captured",
+    ".policy": "EnvironmentSource SettingsSource",
+    ".rate_limit.state": "RateState",
+    ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
+    ".retry.budgets": "BUDGETS",
+    ".retry.unrepeated": "tell_cut",
+    ".binding": "Binding",
+    ".protect": "bind form_of",
+    ".states": "States",
+    ".timeout.guard": "DeadlineGuard deadline_passed",
+    ".timeout.stream_limits": "NO_LIMITS StreamLimits limits_of_call",
+    ".tracing": "start_tracing stop_tracing",
+}
+
+
+if not TYPE_CHECKING:
+    __all__, __dir__, __getattr__ = lazily(__name__, _NAMES)

@@ -1,0 +1,306 @@
+"""Finds the failure of an exception: which rule applies, and to which error of a chain or a group.
+
+Rule: no exception, however broken, makes the classifier raise: its class is read with `type()`, and
+its own methods are called inside `try`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import attrs
+
+from .dispatch import KNOWN, Dispatch, dispatch
+from .exceptions import BridgeError
+from .failure import Failure, changed
+from .finding import Finding, package_of, short_of
+from .http_libraries import ONE_REQUEST, carried_finding, proof_of
+from .payloads import coded_finding
+from .proofs import STATED_ON_THE_WIRE
+from .record import OWN_WORDS, Record, ended, record_of
+from .redaction import class_name, raw_text, text_of
+from .registry import Registration, applied, seconds_in
+from .taxonomy import Executed
+from .texts import text_finding
+
+
+_LONGEST_CHAIN: Final = 100
+_LONGEST_TEXT: Final = 16_384  # characters
+_MOST_LEAVES: Final = 1_000
+_DEEPEST: Final = 20  # groups below wrappers below groups
+
+
+def failure_of(error: BaseException, depth: int = 0) -> Failure:
+    """Return the failure of an exception.
+
+    Raises it again if it is not a failure (such as CancelledError).
+    """
+    known = KNOWN.get(type(error)) or dispatch(type(error))
+    if known.is_group:
+        failure = _of_group(cast("BaseExceptionGroup[BaseException]", error), depth)
+        if failure is None:  # nothing but cancellation
+            raise error
+        return _with_record(failure, record_of(error))
+    if known.stops:
+        raise error
+    if not known.wraps:
+        return _judged(error, error, None)
+    root, proof = _root(error)
+    if (group := _as_group(root)) is not None and depth < _DEEPEST:
+        below = _of_group(group, depth + 1)
+        if below is not None:
+            return _with_record(attrs.evolve(below, cause=error), record_of(error))
+    return _judged(error, root, proof)
+
+
+def _judged(error: BaseException, root: BaseException, proof: str | None) -> Failure:
+    is_root = root is error
+    known = KNOWN.get(type(error)) or dispatch(type(error))
+    found = _find(root)
+    if found is None and not is_root and not known.through:
+        root, found, is_root = (
+            error,
+            _find(error),
+            True,
+        )  # nothing known below: classify the wrapper
+    record = record_of(error) or (None if is_root else record_of(root))
+    if isinstance(found, Failure):
+        if proof in OWN_WORDS and not is_root:
+            found = attrs.evolve(found, executed=Executed.NO, proof=proof, cause=error)
+        return applied(_with_record(found, record), error, root, known=True)
+    finding = found or _by_answer(root) or _by_text(root)
+    is_known = finding is not None
+    finding = finding or _unknown(root)
+    # The step of the call that failed says more than the kind of error.
+    if proof is not None and not is_root and finding.proof not in STATED_ON_THE_WIRE:
+        executed = None if proof else Executed.MAYBE
+        finding = attrs.evolve(finding, executed=executed, proof=proof)
+    if _is_of_one_request(error) and (own := proof_of(error, root)):
+        finding = attrs.evolve(finding, executed=None, proof=own)
+    provider = _provider(error, known)
+    if not provider and not is_root:
+        provider = _provider(root, dispatch(type(root)))
+    if provider and "provider_id" not in finding.details:
+        finding = attrs.evolve(finding, details={**finding.details, "provider_id": provider})
+    failure = finding.failure(error, root)
+    if record is not None:
+        failure = ended(failure, record)
+    if failure.retry_after is None:
+        failure = _with_wait(failure, error)
+    return applied(failure, error, root, known=is_known) if Registration.in_force else failure
+
+
+def _is_of_one_request(error: BaseException) -> bool:
+    """Return whether an adapter of ours marked the error as that of one request; never raises."""
+    try:
+        return object.__getattribute__(error, "__dict__").get(ONE_REQUEST) is True
+    except Exception:  # noqa: BLE001 (a class may hide what it has)
+        return False
+
+
+def read_failure(error: BaseException) -> Failure:
+    """Return the failure of any exception, even a broken one.
+
+    Raises it again if it is not a failure.
+    """
+    try:
+        return failure_of(error)
+    except Exception as wrong:
+        if wrong is error:  # it is no failure
+            raise
+        # Its own methods may raise, but its class has a name.
+        return Failure.of("SYS_INTERNAL_ERROR", class_name(error), cause=error)
+
+
+def raw_failure(error: BaseException) -> Failure | None:
+    """Return the failure of an exception, None if it is not one.
+
+    A date in its Retry-After is not converted to seconds yet.
+    """
+    try:
+        return read_failure(error)
+    except BaseException:  # noqa: BLE001 -- what is no failure is raised again
+        return None
+
+
+def _with_wait(failure: Failure, error: BaseException) -> Failure:
+    """Read the wait from an attribute of the error, if nothing else gives one."""
+    try:
+        wait = seconds_in(cast("Any", error).retry_after)
+    except Exception:  # noqa: BLE001 (most have none, and a property may raise anything)
+        return failure
+    return failure if wait is None else changed(failure, retry_after=wait)
+
+
+def _find(error: BaseException) -> Finding | Failure | None:
+    if issubclass(type(error), BridgeError):
+        return cast("BridgeError", error).failure
+    for rule in (KNOWN.get(type(error)) or dispatch(type(error))).rules:
+        if isinstance(rule, Finding):
+            return rule
+        try:
+            found = rule(error)
+        except Exception:  # noqa: BLE001, S112 (an exception without the attributes of its class is still a failure)
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _by_answer(error: BaseException) -> Finding | None:
+    """Return the verdict on an unlisted class that carries an HTTP answer, None for any other.
+
+    It has a `response` with a status of 400 or more, or a `status_code` beside headers or a body.
+    """
+    if package_of(type(error)) == "builtins":
+        return None
+    try:
+        return carried_finding(error)
+    except Exception:  # noqa: BLE001 (a class may put a property of any kind in their place)
+        return None
+
+
+def _by_text(error: BaseException) -> Finding | None:
+    if not dispatch(type(error)).textual:
+        return None
+    text = raw_text(error)[:_LONGEST_TEXT]  # redacted when it is read
+    coded = coded_finding(text)
+    if coded is None:
+        return text_finding(text)
+    return attrs.evolve(coded, executed=Executed.MAYBE)  # its code may have acted before it raised
+
+
+def _unknown(error: BaseException) -> Finding:
+    """Return the verdict on an error without a rule: internal, not retryable."""
+    return Finding(code="SYS_INTERNAL_ERROR", message=class_name(error) + short_of(text_of(error)))
+
+
+def _with_record(failure: Failure, record: Record | None) -> Failure:
+    return failure if record is None else ended(failure, record)
+
+
+def _provider(error: BaseException, what: Dispatch) -> str:
+    known = what.provider
+    if known != "litellm":
+        return known or (_raised_by(error) if what.is_http else "")
+    try:
+        provider: object = cast("Any", error).llm_provider
+    except Exception:  # noqa: BLE001 (not all of its classes have one)
+        return known
+    return provider if isinstance(provider, str) and provider else known
+
+
+def _raised_by(error: BaseException) -> str:
+    """Return the provider whose SDK does not wrap its HTTP library's errors.
+
+    That is google-genai, found in their traceback.
+    """
+    try:
+        trace = error.__traceback__
+        for _ in range(_LONGEST_CHAIN):
+            if trace is None:
+                break
+            if str(trace.tb_frame.f_globals.get("__name__", "")).startswith("google.genai."):
+                return "google-gemini"
+            trace = trace.tb_next
+    except Exception:  # noqa: BLE001 (a class may put a property in its place)
+        return ""
+    return ""
+
+
+def _root(error: BaseException) -> tuple[BaseException, str | None]:
+    """Return the first error below the wrappers, and the proof of the outermost that has one."""
+    seen: set[int] = set()
+    proof: str | None = None
+    current = error
+    for _ in range(_LONGEST_CHAIN):
+        known = dispatch(type(current))
+        if not known.wraps:
+            return current, proof
+        proof = known.proof if proof is None else proof
+        seen.add(id(current))
+        below = _below(current)
+        if below is None or id(below) in seen or dispatch(type(below)).stops:
+            return current, proof
+        current = below
+    return error, None
+
+
+def _below(error: BaseException) -> BaseException | None:
+    try:
+        # urllib3 wraps errors that it never raised: they are in its arguments, or in `reason`.
+        chain: tuple[object, ...] = (
+            error.__cause__,
+            error.__context__,
+            getattr(error, "reason", None),
+        )
+        found = next((below for below in (*chain, *error.args[:2]) if _is_error(below)), None)
+    except Exception:  # noqa: BLE001 (a class may put a property in their place)
+        return None
+    return cast("BaseException | None", found)
+
+
+def _is_error(value: object) -> bool:
+    return issubclass(type(value), BaseException)
+
+
+def _as_group(error: BaseException) -> BaseExceptionGroup[BaseException] | None:
+    # not isinstance: that would call the error's __class__
+    is_group = issubclass(type(error), BaseExceptionGroup)
+    return cast("BaseExceptionGroup[BaseException]", error) if is_group else None
+
+
+def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException] | None:
+    """Return the members of a group.
+
+    None if they cannot be read: a class may define `exceptions` as a property.
+    """
+    try:
+        return [error for error in cast("tuple[Any, ...]", group.exceptions) if _is_error(error)]
+    except Exception:  # noqa: BLE001 (whatever the property raises)
+        return None
+
+
+def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure | None:
+    failures = [
+        _judged(leaf, leaf, None) if _as_group(leaf) is not None else failure_of(leaf, depth)
+        for leaf in _leaves(group)
+    ]
+    if not failures:
+        return None
+    # Several: a retry helps only if it helps all of them, and only after the longest of their waits.
+    worst = next((failure for failure in failures if not failure.retryable), failures[0])
+    waits = [failure.retry_after for failure in failures if failure.retry_after is not None]
+    wait = max(waits, default=None) if worst.retryable else worst.retry_after
+    executed = _most([failure.executed for failure in failures])
+    proof = worst.proof if executed is Executed.NO else ""
+    return attrs.evolve(worst, cause=group, retry_after=wait, executed=executed, proof=proof)
+
+
+def _most(executed: list[Executed]) -> Executed:
+    """Return whether any of them ran, or may have run."""
+    return next(
+        (value for value in (Executed.YES, Executed.MAYBE) if value in executed), Executed.NO
+    )
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the leaves of a group without cancellations, in order and without recursion.
+
+    Interrupts are raised again.
+    """
+    leaves: list[BaseException] = []
+    pending: list[BaseException] = [group]
+    while pending and len(leaves) < _MOST_LEAVES:
+        error = pending.pop()
+        if (inner := _as_group(error)) is not None:
+            members = _members(inner)
+            if members is None:
+                leaves.append(error)
+            else:
+                pending.extend(reversed(members))
+        elif not dispatch(type(error)).stops:
+            leaves.append(error)
+        elif package_of(type(error)) == "builtins":  # an interrupt, not a cancellation
+            raise group
+    return leaves

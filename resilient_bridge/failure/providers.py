@@ -1,0 +1,216 @@
+"""Rules for the exceptions of AI providers' SDKs: openai, anthropic, litellm.
+
+Rule: the class shows the provider, a structured code the reason, and the status the rest. An error
+inside a stream has a status of 200 or none, and is judged by its code alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import attrs
+
+from .bodies import document_in, read_body
+from .finding import Finding, Rules, package_of, short_of
+from .http_libraries import body_of
+from .provider_codes import known_final, login_finding, name_key
+from .redaction import text_of
+from .statuses import lasting_finding, should_retry, status_finding, stream_finding
+from .taxonomy import Executed
+
+
+_READ: Final = 4_096  # characters
+_DEEP: Final = 4  # errors below litellm's
+_WORDS: Final = re.compile(r"\w+")
+# statuses 409 that are not explained by a lock
+_CONFLICTS: Final = ("taken", "conflict", "undecryptable")
+_VALIDATION: Final = Finding(
+    code="PROTO_INVALID_MESSAGE",
+    message="answer not as its schema says",
+    executed=Executed.YES,
+    suggestions=("update the sdk, and check that the base url is the provider's",),
+)
+_CONNECTION: Final = Finding(
+    code="CONN_UNREACHABLE", message="connection to the provider failed", executed=Executed.MAYBE
+)
+_TIMEOUT: Final = Finding(
+    code="CONN_TIMEOUT", message="provider did not answer in time", executed=Executed.MAYBE
+)
+_CREDENTIALS: Final = Finding(
+    code="SYS_CONFIG_INVALID",
+    message="credentials missing",
+    suggestions=("set the provider's api key",),
+)
+_MISSING: Final = ("credentials", "api_key", "api key", "must be set")
+_NO_KEY: Final = {
+    "No API key was provided": "google-gemini",
+    "Missing key inputs argument": "google-gemini",
+    "Could not resolve authentication method": "anthropic",
+}
+_UNKNOWN: Final = Finding(code="SYS_UPSTREAM_REJECTED", message="provider reported an error")
+_UNFINISHED: Final = Finding(
+    code="SYS_UPSTREAM_REJECTED", message="answer not finished: length limit", executed=Executed.YES
+)
+
+
+def _status_error(error: Any) -> Finding:
+    """The rule for an unsuccessful response; with a status below 400 it came inside a stream."""
+    status, body = error.status_code, error.body
+    if not isinstance(status, int) or status < 400:
+        return _with_request(error, stream_finding(_body_or_text(error, body)))
+    # litellm makes a response of its own, and keeps the headers of the real one beside it.
+    headers = getattr(error, "litellm_response_headers", None)
+    headers = headers or getattr(getattr(error, "response", None), "headers", None)
+    held = body_of(getattr(error, "response", None))  # openai keeps a part of it as its body
+    body = held or body
+    finding = status_finding(status, headers, body)
+    if status == 409 and "reason" not in finding.details:
+        # A lock that timed out, unless a name says otherwise.
+        names = map(name_key, read_body(body).names)
+        if not any(name.endswith(_CONFLICTS) for name in names):
+            finding = attrs.evolve(finding, retryable=should_retry(headers) is not False)
+    return _with_request(error, finding)
+
+
+def _stream_error(error: Any) -> Finding:
+    """The rule for openai's bare APIError: an error event in the middle of a stream."""
+    return stream_finding(_body_or_text(error, error.body))
+
+
+def _body_or_text(error: Any, body: object) -> object:
+    """Return the body, and with it what the error itself says if the body says nothing."""
+    if isinstance(body, (Mapping, list)) and body:
+        return cast("object", body)
+    named = {"code": getattr(error, "code", None), "type": getattr(error, "type", None)}
+    return {**named, "message": body if isinstance(body, str) and body else str(error)}
+
+
+def _openai_error(error: BaseException) -> Finding:
+    """The rule for the base class, which is also raised for missing credentials.
+
+    It applies to errors without a class of their own; an unlisted subclass is an error of the
+    provider.
+    """
+    text = text_of(error)
+    lowered = text.lower()
+    is_theirs = type(error).__name__ == "OpenAIError" and package_of(type(error)) == "openai"
+    if is_theirs and any(word in lowered for word in _MISSING):
+        return attrs.evolve(_CREDENTIALS, message=_CREDENTIALS.message + short_of(text))
+    return attrs.evolve(_UNKNOWN, message=_UNKNOWN.message + short_of(text))
+
+
+def _no_key(error: BaseException) -> Finding | None:
+    """The rule for a missing key: ValueError (google-genai) or TypeError (anthropic), by text.
+
+    A class of the user's below them is not read: its words are the user's.
+    """
+    if type(error) not in {ValueError, TypeError}:
+        return None
+    text = text_of(error)
+    provider = next(
+        (name for words, name in _NO_KEY.items() if text.strip('"').startswith(words)), None
+    )
+    if provider is None:
+        return None
+    message = _CREDENTIALS.message + short_of(text)
+    return attrs.evolve(_CREDENTIALS, message=message, details={"provider_id": provider})
+
+
+def _anthropic_error(error: BaseException) -> Finding:
+    body: object = getattr(error, "body", None)
+    return stream_finding(body) if body else _UNKNOWN
+
+
+def _litellm_status(error: Any) -> Finding:
+    """The rule for what has a status; the body may stand in litellm's text alone."""
+    status = _status_error(error)
+    inside = document_in(str(error))
+    content = read_body(str(error) if inside is None else inside[1])
+    named = attrs.evolve(
+        content, names=(*read_body(error.body).names, *_named(error), *content.names)
+    )
+    found = lasting_finding(named)
+    return (
+        status
+        if found is None
+        else attrs.evolve(found, details={**status.details, **found.details})
+    )
+
+
+def _litellm_login(error: Any) -> Finding:
+    """The rule for a 401: its body is in the SDK's own error below, or in litellm's text."""
+    found, text = _litellm_status(error), str(error)
+    if found.code != "AUTH_TOKEN_EXPIRED":
+        return found
+    # `AuthenticationError` is litellm's own name for any 401: only names with a `_` are a provider's
+    words = [word for word in _WORDS.findall(text[:_READ]) if "_" in word]
+    below = error.__cause__ or error.__context__
+    for _ in range(_DEEP):
+        words += read_body(getattr(below, "body", None)).names
+        below = getattr(below, "__cause__", None) or getattr(below, "__context__", None)
+    key = login_finding(words, text[:_READ].lower())
+    return found if key is None else attrs.evolve(key, details={**found.details, **key.details})
+
+
+def _named(error: Any) -> tuple[str, ...]:
+    code = getattr(error, "code", None)
+    return (code,) if isinstance(code, str) else ()
+
+
+def _with_request(error: Any, finding: Finding) -> Finding:
+    number = getattr(error, "request_id", None)
+    if not isinstance(number, str):
+        return finding
+    return attrs.evolve(finding, details={**finding.details, "request_id": number})
+
+
+RULES: Rules = {
+    ("builtins", "ValueError"): _no_key,
+    ("builtins", "TypeError"): _no_key,
+    ("openai", "APIStatusError"): _status_error,
+    ("openai", "APITimeoutError"): _TIMEOUT,
+    ("openai", "APIConnectionError"): _CONNECTION,
+    ("openai", "APIResponseValidationError"): _VALIDATION,
+    ("openai", "APIError"): _stream_error,
+    ("openai", "LengthFinishReasonError"): _UNFINISHED,
+    ("openai", "ContentFilterFinishReasonError"): known_final("content_filter"),
+    ("openai", "SubjectTokenProviderError"): Finding(code="AUTH_REFRESH_FAILED"),
+    ("openai", "WebSocketConnectionClosedError"): Finding(code="CONN_WEBSOCKET_CLOSED"),
+    ("openai", "WebSocketQueueFullError"): Finding(code="SYS_OUTBOX_FULL"),
+    ("openai", "OpenAIError"): _openai_error,
+    ("anthropic", "APIStatusError"): _status_error,
+    ("anthropic", "APITimeoutError"): _TIMEOUT,
+    ("anthropic", "APIConnectionError"): _CONNECTION,
+    ("anthropic", "APIResponseValidationError"): _VALIDATION,
+    ("anthropic", "RetryableError"): Finding(code="SYS_UNAVAILABLE"),
+    ("anthropic", "CredentialsError"): _CREDENTIALS,
+    ("anthropic", "AnthropicError"): _anthropic_error,
+    # litellm's classes derive from openai's: only what differs
+    ("litellm", "Timeout"): _TIMEOUT,
+    ("litellm", "AuthenticationError"): _litellm_login,
+    ("litellm", "ContextWindowExceededError"): known_final("context_length_exceeded"),
+    ("litellm", "ContentPolicyViolationError"): known_final("content_policy_violation"),
+    ("litellm", "PaymentRequiredError"): known_final("insufficient_quota"),
+    ("litellm", "BudgetExceededError"): known_final("insufficient_quota"),
+    ("litellm", "APIConnectionError"): _CONNECTION,
+    ("litellm", "APIResponseValidationError"): _VALIDATION,
+    ("litellm", "JSONSchemaValidationError"): _VALIDATION,
+    **{
+        ("litellm", name): _litellm_status
+        for name in (
+            "RateLimitError",
+            "BadRequestError",
+            "APIError",
+            "ServiceUnavailableError",
+            "BadGatewayError",
+        )
+    },
+}
+
+PROVIDERS: Final = {
+    ("openai", "OpenAIError"): "openai",
+    ("anthropic", "AnthropicError"): "anthropic",
+}
+"""The base class by which a provider's errors are recognised, and its id in the details."""

@@ -1,0 +1,166 @@
+"""Rules for clients of services: botocore (AWS) and gRPC.
+
+Rule: the code that the service sends decides. botocore retries by itself, and a gRPC channel
+reconnects, so no error of theirs proves that a call did not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from .finding import Finding, Rules, short_of
+from .retry_after import wait_from_headers
+from .rpc import mapping_of
+from .statuses import status_finding, stream_finding
+from .taxonomy import Category, Executed
+from .texts import text_finding
+
+
+_MAYBE: Final = Executed.MAYBE
+
+# ---- botocore ------------------------------------------------------------------------------------------------------
+
+_THROTTLED: Final = Finding(code="SYS_RATE_LIMITED", executed=_MAYBE)
+_FORBIDDEN: Final = Finding(code="AUTH_FORBIDDEN", executed=_MAYBE)
+_PASSING: Final = Finding(code="SYS_UNAVAILABLE", executed=_MAYBE)
+_REFUSED: Final = Finding(code="SYS_UPSTREAM_REJECTED", executed=_MAYBE)
+
+
+def _client_error(error: Any) -> Finding:
+    """The rule for what AWS answers, in a response or in an event stream: its code decides."""
+    answer = mapping_of(error.response)
+    inner, about = mapping_of(answer.get("Error")), mapping_of(answer.get("ResponseMetadata"))
+    code, status, headers = inner.get("Code"), about.get("HTTPStatusCode"), about.get("HTTPHeaders")
+    body = {"__type": code, "message": inner.get("Message")}
+    if isinstance(status, int) and status >= 400:
+        found = status_finding(status, headers, body)
+    else:
+        found = stream_finding(body)
+    details = {
+        **found.details,
+        **{
+            key: value
+            for key, value in (("reason", code), ("request_id", about.get("RequestId")))
+            if isinstance(value, str) and key not in found.details
+        },
+    }
+    return attrs.evolve(found, executed=_MAYBE, proof="", details=details)
+
+
+_CREDENTIALS: Final = Finding(
+    code="SYS_CONFIG_INVALID",
+    message="credentials missing",
+    suggestions=("set the access key, a profile or a role",),
+)
+_LOST: Final = Finding(code="CONN_RESET", executed=_MAYBE)
+_UNREACHED: Final = Finding(code="CONN_UNREACHABLE", message="connection failed", executed=_MAYBE)
+_TIMEOUT: Final = Finding(code="CONN_TIMEOUT", message="timed out", executed=_MAYBE)
+
+# ---- gRPC ----------------------------------------------------------------------------------------------------------
+
+_CANCELLED: Final = attrs.evolve(_REFUSED, message="call cancelled")
+_GRPC: Final[Mapping[str, Finding]] = {
+    "CANCELLED": _CANCELLED,
+    "UNKNOWN": attrs.evolve(_REFUSED, message="server failed, and does not say why"),
+    "INVALID_ARGUMENT": attrs.evolve(_REFUSED, suggestions=("correct the arguments",)),
+    "DEADLINE_EXCEEDED": Finding(code="SYS_TIMEOUT", message="deadline exceeded", executed=_MAYBE),
+    "NOT_FOUND": attrs.evolve(_REFUSED, message="not found"),
+    "ALREADY_EXISTS": attrs.evolve(_REFUSED, message="exists already"),
+    "PERMISSION_DENIED": _FORBIDDEN,
+    "RESOURCE_EXHAUSTED": _THROTTLED,
+    "FAILED_PRECONDITION": attrs.evolve(
+        _REFUSED,
+        message="not possible in this state",
+        suggestions=("bring it into the state it needs",),
+    ),
+    "ABORTED": attrs.evolve(_PASSING, message="aborted by the server"),
+    "OUT_OF_RANGE": _REFUSED,
+    "UNIMPLEMENTED": attrs.evolve(
+        _REFUSED,
+        message="method not offered",
+        suggestions=("check the method's name and the versions",),
+    ),
+    "INTERNAL": attrs.evolve(_PASSING, message="server failed"),
+    "UNAVAILABLE": _PASSING,
+    "DATA_LOSS": attrs.evolve(_REFUSED, message="data lost or damaged at the server"),
+    "UNAUTHENTICATED": Finding(code="AUTH_INVALID_TOKEN", executed=_MAYBE),
+}
+
+
+def _rpc_error(error: Any) -> Finding | None:
+    name = getattr(error.code(), "name", None)
+    found = _GRPC.get(name) if isinstance(name, str) else None
+    if found is None:
+        return None
+    text = error.details()
+    text = text if isinstance(text, str) else ""
+    details: dict[str, Any] = {"reason": "not_found" if name == "NOT_FOUND" else name}
+    if name == "UNAVAILABLE" and (on_the_way := text_finding(text)) is not None:
+        found = attrs.evolve(
+            on_the_way, message="", category=Category.TRANSPORT, executed=_MAYBE, proof=""
+        )
+    wait = _pushback(error)
+    if wait is not None and found.failure().retryable:
+        found = attrs.evolve(found, retry_after=wait)
+    return attrs.evolve(found, message=found.summary + short_of(text), details=details)
+
+
+def _pushback(error: Any) -> float | None:
+    """Read the wait in a server's metadata: `grpc-retry-pushback-ms` or `retry-after`."""
+    try:
+        metadata: dict[str, Any] = dict(error.trailing_metadata() or ())
+    except Exception:  # noqa: BLE001 (an error without a call has none)
+        return None
+    named = {
+        "retry-after-ms": metadata.get("grpc-retry-pushback-ms"),
+        "retry-after": metadata.get("retry-after"),
+    }
+    return wait_from_headers(named, None)[0]
+
+
+def _google_call(error: Any) -> Finding | None:
+    """Return the verdict on a google.api_core call error.
+
+    It uses the HTTP status of its class, for gRPC too.
+    """
+    status = error.code
+    if not isinstance(status, int) or not 400 <= status <= 599:
+        return None
+    return attrs.evolve(status_finding(status), proof="")
+
+
+RULES: Rules = {
+    ("botocore", "ClientError"): _client_error,
+    ("botocore", "ConnectTimeoutError"): Finding(code="CONN_TIMEOUT", executed=_MAYBE),
+    ("botocore", "ReadTimeoutError"): _TIMEOUT,
+    ("botocore", "ConnectionClosedError"): _LOST,
+    ("botocore", "ResponseStreamingError"): _LOST,
+    ("botocore", "IncompleteReadError"): _LOST,
+    ("botocore", "HTTPClientError"): _LOST,
+    ("botocore", "ConnectionError"): _UNREACHED,
+    ("botocore", "NoCredentialsError"): _CREDENTIALS,
+    ("botocore", "PartialCredentialsError"): _CREDENTIALS,
+    ("botocore", "CredentialRetrievalError"): Finding(code="AUTH_REFRESH_FAILED"),
+    ("botocore", "TokenRetrievalError"): Finding(code="AUTH_REFRESH_FAILED"),
+    ("botocore", "UnauthorizedSSOTokenError"): Finding(code="AUTH_TOKEN_EXPIRED"),
+    ("botocore", "NoRegionError"): Finding(code="SYS_CONFIG_INVALID", message="region missing"),
+    ("botocore", "ParamValidationError"): Finding(
+        code="SYS_CONFIG_INVALID",
+        message="parameters not valid",
+        suggestions=("correct the parameters it names",),
+    ),
+    ("grpc", "RpcError"): _rpc_error,
+    ("google", "GoogleAPICallError"): _google_call,
+}
+
+WRAPPERS: Mapping[tuple[str, str], str | None] = {
+    ("botocore", "ConnectionError"): "",
+    ("botocore", "HTTPClientError"): "",
+}
+"""Classes below which the root cause is searched."""
+
+LEAVES: Final = frozenset({("botocore", "ConnectTimeoutError"), ("botocore", "ReadTimeoutError")})
+"""Subclasses of wrappers that hide nothing."""

@@ -1,0 +1,384 @@
+"""Verdicts on HTTP statuses, and on the bodies that come with them or instead of them.
+
+Rule: `x-should-retry` beats the table, both ways, and a body that names one of our codes, or says
+why in a provider's words, beats the status. Every carrier of a body ends here: the response of any
+client, an SDK's error, an event in a stream, a text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from .bodies import ErrorBody, read_body, read_json
+from .finding import Finding
+from .payloads import payload_finding
+from .provider_codes import (
+    EXPIRED,
+    MEMORY,
+    PASSING,
+    QUOTA,
+    RATE,
+    final_finding,
+    is_limited,
+    is_out_of_memory,
+    login_finding,
+    usual_finding,
+    with_message,
+)
+from .retry_after import is_used_up, reset_from_headers, wait_from_headers
+from .rpc import mapping_of
+from .taxonomy import Category
+
+
+_REPEATABLE = frozenset({408, 421, 423, 425, 429})
+_FUTILE_5XX = frozenset({501, 505, 506, 508, 510, 511})
+_PROOFS = {status: f"http_{status}" for status in (401, 407, 421, 425, 426)}
+_RATE_LIMITED = 429
+_BAD_REQUEST: Final = 400
+_FORBIDDEN: Final = 403
+_TOO_LARGE: Final = 413
+_SERVER = 500
+_LOGINS: Final = frozenset({400, 401, 403})
+_LIMITS: Final = frozenset(
+    {400, 402, 403, 418, 420, 498, 503}
+)  # statuses under which some say that a rate is used up
+_PAYMENT: Final = 402
+_STATUSES: Mapping[int, Finding] = {
+    401: Finding(code="AUTH_TOKEN_EXPIRED", message="credentials not accepted"),
+    _FORBIDDEN: Finding(code="AUTH_FORBIDDEN"),
+    407: Finding(code="AUTH_FORBIDDEN", message="proxy asks for credentials"),
+    _RATE_LIMITED: Finding(code="SYS_RATE_LIMITED"),
+}
+# For an upgrade these are plain refusals; for a call they have a verdict of their own.
+_OF_A_CALL: Mapping[int, Finding] = {
+    402: Finding(
+        code="SYS_UPSTREAM_REJECTED",
+        message="payment required",
+        suggestions=("raise the limit or add credit at the provider",),
+        details={"reason": "quota_exhausted"},
+    ),
+    408: Finding(code="SYS_TIMEOUT", message="the server waited too long for the request"),
+    499: Finding(code="SYS_UPSTREAM_REJECTED", message="cancelled by us"),
+}
+_LARGE: Final = Finding(
+    code="SYS_UPSTREAM_REJECTED",
+    message="request too large",
+    details={"reason": "request_too_large"},
+)
+_CATEGORIES: Mapping[int, Category] = {
+    408: Category.TIMEOUT,
+    421: Category.TRANSPORT,
+    426: Category.PROTOCOL,
+}
+
+
+def is_passing(status: int) -> bool:
+    """Return True when the same request may succeed later."""
+    return status in _REPEATABLE or (_SERVER <= status <= 599 and status not in _FUTILE_5XX)
+
+
+def status_finding(
+    status: int,
+    headers: object = None,
+    body: object = None,
+    *,
+    upgrade: bool = False,
+    now_wall: float | None = None,
+) -> Finding:
+    """Return the verdict on a response without success; `upgrade` if it refused a WebSocket.
+
+    `body` is what came with it, in any form.
+    """
+    content = read_body(body, headers)
+    wait, retry_at = wait_from_headers(headers, now_wall)
+    finding = _by_status(status, upgrade=upgrade, waits=wait is not None)
+    proof = "upgrade_refused" if upgrade else _PROOFS.get(status, "")
+    retryable = is_passing(status) or (status == _TOO_LARGE and wait is not None)
+    if (override := should_retry(headers)) is not None:
+        retryable = override
+    details: dict[str, Any] = {"http_status": status, **finding.details}
+    finding = attrs.evolve(finding, retryable=retryable, details=details, proof=proof)
+    own = _ours(body, finding, wait, retry_at)
+    if own is not None:
+        return own
+    finding = _by_words(content, finding, status, headers, override)
+    if not finding.repeats:
+        return with_message(finding, content.message)
+    if wait is None and retry_at is None and (wait := content.waits) is None:
+        wait, retry_at = reset_from_headers(headers, now_wall)
+    return with_message(_waiting(finding, wait, retry_at), content.message)
+
+
+def _waiting(finding: Finding, wait: float | None, retry_at: float | None) -> Finding:
+    details = finding.details if retry_at is None else {**finding.details, "retry_at": retry_at}
+    return attrs.evolve(finding, retry_after=wait, details=details)
+
+
+def _by_status(status: int, *, upgrade: bool, waits: bool) -> Finding:
+    if status in _STATUSES:
+        return _STATUSES[status]
+    if status in _OF_A_CALL and not upgrade:
+        return _OF_A_CALL[status]
+    if status == _TOO_LARGE and not upgrade and not waits:
+        return _LARGE
+    if status >= _SERVER and is_passing(status):
+        return Finding(code="SYS_UNAVAILABLE")
+    code = "CONN_UPGRADE_REJECTED" if upgrade else "SYS_UPSTREAM_REJECTED"
+    return Finding(code=code, category=_CATEGORIES.get(status))
+
+
+def _ours(
+    body: object, status: Finding, wait: float | None, retry_at: float | None
+) -> Finding | None:
+    """Read a body like {"code": "SESS_NOT_FOUND", "message": …}."""
+    document = mapping_of(body) or mapping_of(read_json(body))
+    finding = payload_finding(document, unknown=None)
+    if finding is None:
+        return None
+    details = {**finding.details, **status.details}
+    if retry_at is not None:
+        details["retry_at"] = retry_at
+    waits = finding.retry_after or (wait if status.retryable else None)
+    return attrs.evolve(finding, retry_after=waits, details=details, proof=status.proof)
+
+
+def _by_words(
+    content: ErrorBody, finding: Finding, status: int, headers: object, override: bool | None
+) -> Finding:
+    """Return what the body makes of the status's verdict: the same, or another one."""
+    found = lasting_finding(content, status, headers)
+    if found is None and status in _LOGINS:
+        found = login_finding(content.names, content.words)
+        if found is EXPIRED and status == _BAD_REQUEST and not content.decides:
+            found = None  # the grant of a refresh, not the token of this request
+    if found is None and content.decides:
+        found = usual_finding(content.names)
+        if found is not None and status == _RATE_LIMITED and found is PASSING:
+            found = None  # a limit either way
+    if found is None and status in _LIMITS and _is_limit(content, status, headers):
+        found = RATE
+    if (
+        found is None
+        and status >= _SERVER
+        and is_out_of_memory(content.words)
+        and finding.retryable
+    ):
+        found = MEMORY
+    if found is None and content.passing and not finding.repeats:
+        found = PASSING
+    if found is None:
+        return finding
+    details = {**finding.details, **found.details}
+    if found.retryable is None and override is not None:
+        found = attrs.evolve(found, retryable=override)
+    if found.details.get("reason") is None and found.code != finding.code:
+        details.pop("reason", None)
+    return attrs.evolve(found, details=details, proof=finding.proof)
+
+
+def _is_limit(content: ErrorBody, status: int, headers: object) -> bool:
+    if status == _PAYMENT:  # of money, except where it says how soon it is over
+        return (
+            is_limited((), content.words, content.waits, strictly=True)
+            and content.waits is not None
+        )
+    if status == _FORBIDDEN:
+        return is_used_up(headers) or is_limited(content.names, content.words, content.waits)
+    return is_limited(content.names, content.words, content.waits, strictly=True)
+
+
+def lasting_finding(
+    content: ErrorBody, status: int | None = None, headers: object = None
+) -> Finding | None:
+    """Return the verdict of a body that says that a repeat cannot help, else None."""
+    if content.is_daily:
+        return QUOTA
+    if content.passing:
+        return None
+    asked = wait_from_headers(headers, None)[0] if status == _RATE_LIMITED else None
+    return final_finding(
+        content.names,
+        content.words,
+        wait=content.waits,
+        asked=asked,
+        status=status,
+        decided=content.decides and usual_finding(content.names) is not None,
+    )
+
+
+def bare_finding(content: ErrorBody, unknown: Finding | None) -> Finding | None:
+    """Return the verdict on an error that has no status of its own: inside a stream, or under 200.
+
+    `unknown` is the verdict on a name that is not known.
+    """
+    found = lasting_finding(content) or login_finding(content.names, content.words)
+    if found is None and content.number is not None:
+        finding = _by_status(content.number, upgrade=False, waits=False)
+        details = {"http_status": content.number, **finding.details}
+        found = attrs.evolve(finding, retryable=is_passing(content.number), details=details)
+        found = _by_words(content, found, content.number, None, None)
+    if found is None:
+        found = usual_finding(content.names) or (
+            RATE
+            if is_limited((), content.words, content.waits)
+            else PASSING
+            if content.passing
+            else unknown
+        )
+    if found is None:
+        return None
+    if found.repeats:
+        found = attrs.evolve(found, retry_after=content.waits)
+    return with_message(attrs.evolve(found, proof=""), content.message)
+
+
+def stream_finding(body: object) -> Finding:
+    """Return the verdict on an error inside a stream, whose status says nothing.
+
+    A name that nobody knows is not final: the provider did not say so.
+    """
+    found = bare_finding(read_body(body), PASSING)
+    assert found is not None  # noqa: S101 (there is one for the unknown)
+    return found
+
+
+def should_retry(headers: object) -> bool | None:
+    """Return the value of `x-should-retry`, None if it has none."""
+    get = getattr(headers, "get", None)
+    try:
+        value = get("x-should-retry") if callable(get) else None
+    except Exception:  # noqa: BLE001 (websockets raises when a header came twice)
+        return None
+    return (
+        {"true": True, "false": False}.get(value.strip().lower())
+        if isinstance(value, str)
+        else None
+    )
+
+
+# ---- an error under 200 --------------------------------------------------------------------------------------------
+
+_BEGINNING: Final = 300  # bytes of a success that are looked at
+_ENVELOPE: Final = frozenset(  # what stands beside an error that is all there is
+    {"error", "errors", "ok", "success", "user_id", "request_id", "requestId", "needed", "provided"}
+    | {"response_metadata", "warning", "message", "type", "data", "result", "extensions"}
+)
+
+
+_SHORT: Final = 1_000  # bytes of an answer that is nothing but a refusal
+_MARKS: Final = re.compile(  # a state that is none of success, or a sentence alone
+    rb'"status"\s?:\s?"(?:0"|err|fail|notok|request_d|over_)|"(?:code|errcode|error_?code|err_?no|status_code)"\s?:\s?"?-?[1-9]'
+    rb'|"(?:success|ok)"\s?:\s?false|"(?:note|information)"\s?:|"Error"',
+    re.IGNORECASE,
+)
+_REFUSALS: Final = frozenset(
+    [
+        "0",
+        "error",
+        "fail",
+        "failed",
+        "failure",
+        "notok",
+        "request_denied",
+        "over_query_limit",
+        "over_daily_limit",
+    ]
+)
+_FLAT: Final = frozenset(
+    [
+        "status",
+        "code",
+        "errcode",
+        "errorcode",
+        "errno",
+        "success",
+        "ok",
+        "baseresp",
+        "note",
+        "information",
+        "errormsg",
+        "errmsg",
+        "errormessage",
+        "msg",
+        "message",
+        "result",
+        "results",
+        "info",
+        "infocode",
+        "detail",
+        "requestid",
+        "logid",
+        "traceid",
+        "timestamp",
+        "data",
+        "rows",
+        "type",
+        "candidates",
+    ]
+)
+
+
+def _refused(body: bytes) -> Finding | None:
+    """Return the verdict on a short answer that calls itself a failure, or is one sentence, and says a known reason."""
+    document = mapping_of(read_json(body))
+    fields = {
+        "".join(filter(str.isalnum, str(key).lower())): value for key, value in document.items()
+    }
+    if len(fields) == 1 and mapping_of(
+        mapping_of(fields.get("response")).get("Error")
+    ):  # of Tencent's cloud
+        return bare_finding(read_body(document), None)
+    if not fields or fields.keys() - _FLAT:
+        return None
+    if any(
+        value and isinstance(value, (Mapping, list)) and key != "baseresp"
+        for key, value in fields.items()
+    ):
+        return None
+    inner = mapping_of(fields.get("baseresp"))
+    refuses = str(fields.get("status")).lower() in _REFUSALS or fields.keys() <= {
+        "note",
+        "information",
+    }
+    refuses = refuses or any(fields.get(key) is False for key in ("ok", "success"))
+    numbers = [
+        *(fields.get(key) for key in ("code", "errcode", "errorcode", "errno")),
+        inner.get("status_code"),
+    ]
+    refuses = refuses or any(
+        number not in (None, 0, "0", 200, "200", True, False, "") for number in numbers
+    )
+    return bare_finding(read_body(document), None) if refuses else None
+
+
+def hidden_finding(body: bytes, headers: object) -> Finding | None:
+    """Return the verdict on the body of a success that is nothing but an error; None for any other.
+
+    An object with a result, an id or a state of its own beside the error is a report about something
+    else, and no failure of this request.
+    """
+    if body[:1] not in (b"{", b"["):
+        return None
+    if b'"error"' not in body[:_BEGINNING] and b'"errors"' not in body[:_BEGINNING]:
+        return _refused(body) if len(body) <= _SHORT and _MARKS.search(body[:_BEGINNING]) else None
+    document = mapping_of(read_json(body))
+    if (
+        not document
+        or document.keys() - _ENVELOPE
+        or document.get("data")
+        or document.get("result")
+    ):
+        return None
+    inner: object = document.get("error") or document.get("errors")
+    if isinstance(inner, str):
+        if document.get("ok") is not False:
+            return None
+    elif not isinstance(inner, (Mapping, list)) or not inner:
+        return None
+    content = read_body(body, headers)
+    unknown = Finding(code="SYS_UPSTREAM_REJECTED") if content.names or content.number else None
+    return bare_finding(content, unknown)

@@ -1,0 +1,22 @@
+"""What tests use of `resilient_bridge.failure` below its door."""
+
+from __future__ import annotations
+
+from tests.internals import lazily
+
+
+__getattr__ = lazily(
+    "resilient_bridge.failure",
+    {
+        "": "dispatch redaction secret_shapes",
+        "exits": "EXITS",
+        "extras": "EXTRAS how_to_install needed",
+        "finding": "Finding",
+        "lookup": "raw_failure",
+        "proofs": "PROOFS",
+        "record": "Record ended",
+        "retry_after": "parse_http_date wait_from_headers",
+        "statuses": "status_finding",
+        "tls_errors": "tls_finding",
+    },
+)
