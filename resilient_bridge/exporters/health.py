@@ -123,9 +123,10 @@ class HealthApp:
 
 def _link(name: str, link: Any) -> dict[str, Any]:
     health = link.health()
+    kind: type[Any] = type(link)
     shown: dict[str, Any] = {
         "name": redact(name),
-        "kind": getattr(type(link), "shown_as", type(link).__name__),
+        "kind": getattr(kind, "shown_as", kind.__name__),
         "state": health.state.value,
         "stands": _stands(health.state),
         "reason": redact(health.reason, limit=100),
