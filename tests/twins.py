@@ -96,8 +96,8 @@ from .retry.pause import PAUSED
     "from .repeats import (\n": """from .in_thread import run_in_thread
 from .repeats import (
 """,
-    "from ..telemetry import emit\n": """from ..failure.plain import PLAIN
-from ..telemetry import emit
+    "from ..failure.what import matches_ended\n": """from ..failure.plain import PLAIN
+from ..failure.what import matches_ended
 """,
 }
 

@@ -3,7 +3,7 @@
 They are evaluated before the decision that needs them, in calls that can wait.
 
 Rule: every condition of the policy is evaluated once per failure; the decision finds the answers in
-`values.what.ANSWERS`. A call that cannot wait refuses an async condition when it is decorated, and
+`failure.what.ANSWERS`. A call that cannot wait refuses an async condition when it is decorated, and
 an awaitable answer when a condition returns one.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..values.fields import is_tenacity, refuse
-from ..values.what import ANSWERS, ask, is_async, is_condition
+from ..failure.what import ANSWERS, ask, is_async, is_condition, is_tenacity
+from ..values.fields import refuse
 
 
 if TYPE_CHECKING:

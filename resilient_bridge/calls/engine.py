@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import events
 from ..failure import RejectedError, failure_or_none
+from ..failure.what import matches_ended
 from ..telemetry import emit
 from ..telemetry.hub import HUB
 from ..transports.event_loop import running_loop
-from ..values.what import matches_ended
 from ..world import REAL
 from .conditions import conditions, knowing, tenacity_state
 from .evidence import failure_in, keep_answer, proven

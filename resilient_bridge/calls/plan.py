@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..failure import BridgeError
-from ..failure.class_names import Named
+from ..failure.what import Named
 from .bulkhead.value import Bulkhead
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback

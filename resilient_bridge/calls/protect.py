@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from ..failure import config_error
-from ..values.fields import is_function
+from ..failure.what import is_function
 from .binding import Binding, Options
 from .engine import protect_async
 from .engine_sync import protect_sync

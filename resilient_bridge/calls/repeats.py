@@ -26,12 +26,12 @@ from ..failure import (
     number_in,
     record_of,
 )
+from ..failure.record import take_back
+from ..failure.what import add_note, ask, is_tenacity
 from ..telemetry import emit
 from ..telemetry.event import QUIET_WAIT
 from ..telemetry.hub import HUB
 from ..values.backoff import Backoff, as_wait
-from ..values.fields import is_tenacity
-from ..values.what import add_note, ask, take_back
 from ..world import REAL
 from .attempt import ask_schedule
 from .conditions import wants_another

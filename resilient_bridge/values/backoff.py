@@ -17,6 +17,7 @@ import attrs
 
 from ..failure.source_text import shown
 from ..failure.teaching import TeachesNames, refuse_use, taught
+from ..failure.what import is_function, is_tenacity
 from ..world import current_world
 from .fields import (
     LONGEST,
@@ -24,9 +25,7 @@ from .fields import (
     Value,
     as_float,
     as_seconds,
-    is_function,
     is_number,
-    is_tenacity,
     number,
     one_of,
     path_of,

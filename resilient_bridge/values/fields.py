@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeGuard, TypeVar, cast
 
 import attrs
 
 from ..failure.source_text import shown
-from ..failure.teaching import Taught, argument_error
+from ..failure.teaching import NoFunction, Taught, argument_error
+from ..failure.what import is_function
 
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ LONGEST_TIMEOUT: Final = 3600.0
 """Seconds: a heartbeat longer than an hour is a duration given in milliseconds."""
 
 
-class Value(metaclass=Taught):
+class Value(NoFunction, metaclass=Taught):
     """The base of every policy value: equal by class and fields.
 
     Its repr is the call that makes it, with what differs.
@@ -46,14 +47,6 @@ class Value(metaclass=Taught):
     """
 
     __slots__ = ()
-
-    if not TYPE_CHECKING:
-
-        def __call__(self, *args: Any, **_: Any) -> Any:
-            """Say what to write: a value is no function and no decorator."""
-            from ..failure.mistakes import wrong_use
-
-            raise argument_error(wrong_use(self, args))
 
     def __eq__(self, other: object) -> bool:
         """Equal: of one class, with equal fields."""
@@ -248,14 +241,6 @@ def _span(*, zero: bool, most: float) -> str:
     return f"seconds {'from 0' if zero else 'above 0'} to {most:.0f}"
 
 
-def is_function(value: object) -> bool:
-    """Return whether `value` is something to call: no policy value, and no exception class."""
-    if isinstance(value, Value) and type(value).__call__ is Value.__call__:  # pyright: ignore[reportFunctionMemberAccess]
-        return False
-    # An exception class is callable too, and a mistake here: `on=` is for those.
-    return callable(value) and not (isinstance(value, type) and issubclass(value, BaseException))
-
-
 short_seconds: Final = seconds(zero=False, most=LONGEST_TIMEOUT)
 """A validator: seconds above 0, at most an hour."""
 
@@ -276,14 +261,6 @@ def number(*, least: float, above: bool = False) -> Validator:
 def is_count(value: object, least: int = 1) -> bool:
     """Return whether `value` is a whole number of at least `least`; a bool is none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def is_tenacity(value: object, base: Literal["stop_base", "wait_base", "retry_base"]) -> bool:
-    """Return whether `value` is a tenacity object with this base class, by class and package name."""
-    return any(
-        kind.__name__ == base and kind.__module__.partition(".")[0] == "tenacity"
-        for kind in type(value).__mro__
-    )
 
 
 def is_share(value: object) -> bool:

@@ -60,7 +60,7 @@ class Traced(Scenario):
         self.seen.append([round(asyncio.get_running_loop().time(), 3), what, *map(plain, facts)])
 
     def _on_event(self, event: Any) -> None:
-        self.see("event", type(event).__name__, said(event))
+        self.see("event", type(event).__name__, reported(event))
         super()._on_event(event)
 
     async def _on_gap(self, gap: rb.bridge.Gap) -> None:
@@ -124,7 +124,7 @@ def lines_to(see: Callable[..., None]) -> Iterator[None]:
         logger.propagate, logger.disabled = before[1:]
 
 
-def said(event: Any) -> dict[str, Any]:
+def reported(event: Any) -> dict[str, Any]:
     """What an event says, of the fields that are compared."""
     fields = {name: plain(value) for name, value in vars(event).items() if name in FIELDS}
     return dict(sorted(fields.items()))

@@ -14,6 +14,7 @@ import attrs
 
 from ...failure.source_text import shown
 from ...failure.teaching import taught
+from ...failure.what import What
 from ...values.backoff import Backoff
 from ...values.fields import (
     LONGEST,
@@ -32,7 +33,7 @@ from ...values.fields import (
     state_key,
     wants,
 )
-from ...values.what import What, as_whats, whats
+from ...values.rule import as_whats, whats
 from ..layer import Layer
 
 

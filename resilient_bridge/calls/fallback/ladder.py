@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ...failure import Executed
-from ...values.what import add_note
+from ...failure.what import add_note
 from ..first_item import starting, starting_async
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import attrs
 
 from ...failure.source_text import shown
-from ...values.fields import called, is_function, optional, path_of, refuse, wants
+from ...failure.what import What, is_function
+from ...values.fields import called, optional, path_of, refuse, wants
 from ...values.fields import function as function_of
-from ...values.what import What, as_whats, whats
+from ...values.rule import as_whats, whats
 from ..layer import Layer
 
 

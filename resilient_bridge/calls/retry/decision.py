@@ -11,11 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...failure import BridgeError, Category, Kind, number_in
-from ...failure.class_names import Named
+from ...failure.what import Named, is_tenacity, matches
 from ...values.backoff import Backoff
-from ...values.fields import is_tenacity
 from ...values.rule import most_specific
-from ...values.what import matches
 
 
 if TYPE_CHECKING:

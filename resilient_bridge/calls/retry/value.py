@@ -12,6 +12,7 @@ import attrs
 
 from ...failure.source_text import shown
 from ...failure.taxonomy import Kind
+from ...failure.what import What, is_tenacity
 from ...values.backoff import Backoff, WaitSchedule, check_wait
 from ...values.fields import (
     as_seconds,
@@ -20,12 +21,10 @@ from ...values.fields import (
     function,
     instance_of,
     is_count,
-    is_tenacity,
     optional,
     seconds,
 )
-from ...values.rule import Rule, Rules, as_rules, check_rules
-from ...values.what import What, as_whats, whats
+from ...values.rule import Rule, Rules, as_rules, as_whats, check_rules, whats
 from ..layer import Layer
 from .budget import RetryBudget
 

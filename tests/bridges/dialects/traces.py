@@ -20,7 +20,7 @@ import resilient_bridge as rb
 from tests.bridges.dialects import schedules
 from tests.bridges.dialects.cases import CASES
 from tests.bridges.dialects.schedules import Case
-from tests.simulation.traces import digest, lines_to, plain, said
+from tests.simulation.traces import digest, lines_to, plain, reported
 
 
 HASHES = Path(__file__).with_name("traces_hashes.txt")
@@ -47,7 +47,7 @@ def trace(case: Case, seed: int) -> list[Any]:
     with (
         patch.object(schedules, "numbers_in", numbers),
         patch.object(schedules, "_judge_sends", judged),
-        rb.listen(lambda event: see("event", type(event).__name__, said(event))),
+        rb.listen(lambda event: see("event", type(event).__name__, reported(event))),
         lines_to(see),
     ):
         totals = schedules.run(case, seed)
