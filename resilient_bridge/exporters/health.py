@@ -123,7 +123,7 @@ class HealthApp:
 
 def _link(name: str, link: Any) -> dict[str, Any]:
     health = link.health()
-    kind: type[Any] = type(link)
+    kind: Any = link.__class__
     shown: dict[str, Any] = {
         "name": redact(name),
         "kind": getattr(kind, "shown_as", kind.__name__),
