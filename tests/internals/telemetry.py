@@ -8,7 +8,8 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.telemetry",
     {
-        "": "hub link_events=events work_events",
+        "": "hub link_events=events metrics work_events",
+        "alert_state": "AlertState",
         "debug": "debug_kind=kind_of",
         "event": "name_in_words sender_of sent_by",
         "events": (
