@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from .. import __version__
 from ..calls.ports import BUDGETS
@@ -122,8 +122,7 @@ class HealthApp:
 
 
 def _link(name: str, link: Any) -> dict[str, Any]:
-    health = link.health()
-    kind: Any = link.__class__
+    health, kind = link.health(), cast("type[object]", type(link))
     shown: dict[str, Any] = {
         "name": redact(name),
         "kind": getattr(kind, "shown_as", kind.__name__),
