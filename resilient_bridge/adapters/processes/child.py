@@ -16,10 +16,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
-from ..failure import redact
+from ...failure import redact
+from .groups import OWN_GROUP
 from .lines import Lines, Outgoing
-from .process_groups import OWN_GROUP
-from .process_tree import CLOSE_SECONDS, Calm, ProcessTree
+from .tree import CLOSE_SECONDS, Calm, ProcessTree
 from .unread import Unread
 
 
