@@ -25,7 +25,7 @@ from .upstream import Loss, LostError, Upstream
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..processes.lines import Outgoing
+    from ..processes.child import Outgoing
     from .message import Message
     from .upstream import Receiver
 
