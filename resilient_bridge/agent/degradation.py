@@ -25,18 +25,19 @@ from ..failure import (
 )
 from ..failure.record import OWN_WORDS
 from ..failure.teaching import taught
+from ..failure.what import matches_ended
 from ..locks import new_lock
 from ..telemetry import emit
 from ..values.fields import check_flag, is_count, is_number, read_name, read_seconds
-from ..values.what import as_whats, check_whats, matches_ended
+from ..values.rule import as_whats, check_whats
 from ..world import current_world
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..failure.what import What
     from ..values.fields import Seconds
-    from ..values.what import What
 
 
 M = TypeVar("M", bound="str | float")

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ..failure import CODES, Category, ConfigError, Kind, Problem
+from ..failure.what import WORDS
 from ..settings import Config, load
 from ..settings.reading import near
 from ..values.backoff import SHAPES
-from ..values.what import WORDS
 from .printing import complain, show
 from .status_line import status_on_stderr
 from .terminal import columns, fitted

@@ -12,7 +12,6 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
-    from .class_names import named as named
     from .classifier import answered_failure as answered_failure
     from .classifier import classify as classify
     from .classifier import classify_close as classify_close
@@ -104,9 +103,11 @@ if TYPE_CHECKING:
     from .taxonomy import Kind as Kind
     from .taxonomy import Severity as Severity
     from .texts import text_finding as text_finding
+    from .what import matches as matches
+    from .what import named as named
+    from .what import names_class as names_class
 
 _NAMES = {
-    "class_names": "named",
     "classifier": "answered_failure classify classify_close failure_or_none",
     "closes": "By",
     "codes": "code_info CODES is_known_code near_code OWN_CODES PREFIXES",
@@ -130,6 +131,7 @@ _NAMES = {
     "secret_values": "has_mix hides sends_secret",
     "taxonomy": "Category CodeInfo Executed Kind MCP_CODES Severity",
     "texts": "text_finding",
+    "what": "matches named names_class",
 }
 
 

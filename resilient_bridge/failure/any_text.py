@@ -106,8 +106,8 @@ def _of_line(text: str) -> Finding | Failure | None:
         return None
     by_words = text_finding(words)
     if by_words is not None:  # the category of its code, as the exception has it
-        return attrs.evolve(by_words, category=None)
-    return attrs.evolve(rule, proof="") if isinstance(rule, Finding) else None
+        return by_words.evolve(category=None)
+    return rule.evolve(proof="") if isinstance(rule, Finding) else None
 
 
 def _made(kind: object, words: str) -> Exception | None:

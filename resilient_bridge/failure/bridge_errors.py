@@ -12,8 +12,6 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-import attrs
-
 from .finding import Finding
 from .rpc import read_rpc_error
 from .taxonomy import MCP_CODES, Category, Executed
@@ -73,4 +71,4 @@ def _finding(category: str, message: str, data: dict[str, Any]) -> Finding:
     )
     # the number is ours, not the text's
     details = {name: value for name, value in found.details.items() if name != "rpc_code"}
-    return attrs.evolve(found, executed=Executed.MAYBE, proof="", details=details)
+    return found.evolve(executed=Executed.MAYBE, proof="", details=details)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast, overload
 
 from ..world import current_world
+from .failure import changed, number_in
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from .closes import By
     from .failure import Failure
@@ -62,11 +63,7 @@ class Classifier:
         """
         # not isinstance: it would read the error's __class__
         if issubclass(type(error), BaseException):
-            # Imported here and in the functions below: most programs import `classify` long before
-            # they need it.
-            from .lookup import read_failure
-
-            return _counted(read_failure(cast("BaseException", error)))
+            return _counted(_read(cast("BaseException", error)))
         if issubclass(type(error), str):
             from .any_text import read_text
 
@@ -111,10 +108,23 @@ class Classifier:
         return "classify"
 
 
+def _first_read(error: BaseException) -> Failure:
+    """Load what reads errors, then read with it; later errors are read at once.
+
+    Most programs import `classify` long before they need it.
+    """
+    global _read  # noqa: PLW0603 -- an import in the function would cost a sixth of a verdict, every time
+    from .lookup import read_failure
+
+    _read = read_failure
+    return read_failure(error)
+
+
+_read: Callable[[BaseException], Failure] = _first_read
+
+
 def _counted(failure: Failure) -> Failure:
     """Convert a Retry-After date to seconds from now; the answer did not give its own clock."""
-    from .failure import changed, number_in
-
     if failure.retry_after is not None or not failure.retryable:
         return failure
     moment = number_in(failure, "retry_at")

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-import attrs
-
 from .finding import Finding, short_of
 from .taxonomy import Category
 
@@ -19,7 +17,7 @@ from .taxonomy import Category
 By: TypeAlias = Literal["peer", "us"]
 
 _CLOSED = Finding(code="CONN_WEBSOCKET_CLOSED")
-_UPSTREAM = attrs.evolve(_CLOSED, category=Category.UPSTREAM)
+_UPSTREAM = _CLOSED.evolve(category=Category.UPSTREAM)
 _VIOLATION = Finding(code="PROTO_VIOLATION", message="peer reported a protocol violation")
 _LOGIN = Finding(code="AUTH_INVALID_TOKEN")
 _POLICY = Finding(  # refused credentials mostly, but some servers send it for an unknown message type
@@ -34,7 +32,7 @@ _FORBIDDEN = Finding(code="AUTH_FORBIDDEN")
 
 _RECEIVED: Mapping[int, Finding] = {
     # The peer has finished; a link that reconnects overrides this.
-    1000: attrs.evolve(_CLOSED, retryable=False),
+    1000: _CLOSED.evolve(retryable=False),
     1002: _VIOLATION,
     1003: _VIOLATION,
     1007: _VIOLATION,
@@ -45,14 +43,14 @@ _RECEIVED: Mapping[int, Finding] = {
     1013: _UPSTREAM,
     3000: _LOGIN,
     3003: _FORBIDDEN,
-    3008: attrs.evolve(_CLOSED, category=Category.TIMEOUT),
+    3008: _CLOSED.evolve(category=Category.TIMEOUT),
     4001: _LOGIN,
     4003: _FORBIDDEN,
     4004: Finding(code="SESS_NOT_FOUND"),
     4401: _LOGIN,
     4403: _FORBIDDEN,
     4404: Finding(code="SESS_NOT_FOUND"),
-    4408: attrs.evolve(_CLOSED, category=Category.TIMEOUT),
+    4408: _CLOSED.evolve(category=Category.TIMEOUT),
     4409: Finding(code="SESS_SUPERSEDED"),
     4429: Finding(code="SYS_RATE_LIMITED"),
 }
@@ -78,14 +76,13 @@ def close_finding(code: int | None, text: str, by: By | None) -> Finding:
     details = {"close_code": code, "close_text": text, "close_by": by}
     finding = _look_up(code, text, by)
     if finding.code == "CONN_WEBSOCKET_CLOSED":
-        finding = attrs.evolve(finding, message=who + short_of(text))
+        finding = finding.evolve(message=who + short_of(text))
     elif code == 1008 and text:  # the close text comes first: the code alone says too little
         close_text = short_of(text).removeprefix(": ")
-        finding = attrs.evolve(finding, message=f"{close_text} ({finding.message})")
+        finding = finding.evolve(message=f"{close_text} ({finding.message})")
     elif text:
-        finding = attrs.evolve(finding, message=finding.summary + short_of(text))
-    return attrs.evolve(
-        finding,
+        finding = finding.evolve(message=finding.summary + short_of(text))
+    return finding.evolve(
         details={
             key: value for key, value in details.items() if value is not None or key == "close_by"
         },
@@ -134,5 +131,5 @@ def _unlisted(code: int) -> Finding:
     if 4400 <= code <= 4599:
         from .statuses import is_passing  # what reads bodies is loaded with the first failure
 
-        return attrs.evolve(_UPSTREAM, retryable=is_passing(code - 4000))
+        return _UPSTREAM.evolve(retryable=is_passing(code - 4000))
     return _UPSTREAM

@@ -7,6 +7,7 @@ subclass from any package is treated like its base. A new rule is a new row in a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import WrapperDescriptorType
 from typing import Final
 
 import attrs
@@ -15,6 +16,7 @@ from . import exits, google, http_libraries, providers, services, system, wrappe
 from . import rpc_answers as rpc
 from . import tls_errors as tls
 from . import websocket_losses as links
+from .exceptions import BridgeError
 from .finding import Finding, Reader, package_of
 
 
@@ -71,6 +73,8 @@ class Dispatch:
     keys: frozenset[Key]
     is_group: bool
     is_http: bool
+    is_ours: bool
+    may_wait: bool
 
 
 KNOWN: Final[dict[type, Dispatch]] = {}
@@ -105,5 +109,17 @@ def _work_out(cls: type) -> Dispatch:
         keys=frozenset(keys),
         is_group=issubclass(cls, BaseExceptionGroup),
         is_http=keys[0][0] in _HTTP_LIBRARIES,
+        is_ours=issubclass(cls, BridgeError),
+        may_wait=any(_may_wait(base) for base in cls.__mro__),
     )
     return found
+
+
+def _may_wait(cls: type) -> bool:
+    """Return whether errors of a class can have a `retry_after` that is not stored on themselves."""
+    own = vars(cls)
+    reads = own.get("__getattribute__")
+    is_usual = (
+        reads is None or type(reads) is WrapperDescriptorType
+    )  # as every class of Python's own
+    return "retry_after" in own or "__getattr__" in own or not is_usual

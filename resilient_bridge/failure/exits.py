@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
-
 from .codes import code_info
 from .failure import is_timeout
 from .finding import Finding, Rules
@@ -32,8 +30,7 @@ _LOST: Final = Finding(
     executed=Executed.MAYBE,
 )
 _ONCE: Final = {"max_retries": 1}
-_CRASHED: Final = attrs.evolve(
-    _LOST,
+_CRASHED: Final = _LOST.evolve(
     message="crashed",
     suggestions=("read its error output: a crash mostly comes back",),
     details=_ONCE,
@@ -45,21 +42,15 @@ _TIMED_OUT: Final = Finding(
 
 EXITS: Mapping[int, Finding] = {
     124: _TIMED_OUT,  # coreutils' timeout
-    75: attrs.evolve(_FAILED, message="failed for now", retryable=True),  # EX_TEMPFAIL
-    77: attrs.evolve(
-        _FAILED, message="permission denied", suggestions=hints("EACCES")
-    ),  # EX_NOPERM
+    75: _FAILED.evolve(message="failed for now", retryable=True),  # EX_TEMPFAIL
+    77: _FAILED.evolve(message="permission denied", suggestions=hints("EACCES")),  # EX_NOPERM
     # EX_CONFIG
-    78: attrs.evolve(
-        _FAILED, message="configured wrongly", suggestions=("check its configuration",)
-    ),
-    126: attrs.evolve(
-        _NOT_RUN,
+    78: _FAILED.evolve(message="configured wrongly", suggestions=("check its configuration",)),
+    126: _NOT_RUN.evolve(
         message="command not executable",
         suggestions=("check its permissions and its format",),
     ),
-    127: attrs.evolve(
-        _NOT_RUN,
+    127: _NOT_RUN.evolve(
         message="command not found",
         suggestions=("check its spelling and the search path",),
     ),
@@ -69,14 +60,13 @@ EXITS: Mapping[int, Finding] = {
         suggestions=("start it again",),
     ),
     134: _CRASHED,
-    137: attrs.evolve(
-        _LOST,
+    137: _LOST.evolve(
         message="killed, probably for using too much memory",
         suggestions=("give it more memory, or ask for less at once",),
         details=_ONCE,
     ),
     139: _CRASHED,
-    143: attrs.evolve(_LOST, message="ended by its supervisor", suggestions=("start it again",)),
+    143: _LOST.evolve(message="ended by its supervisor", suggestions=("start it again",)),
 }
 """What each exit code means; any other is the program's own: failed, and not known to pass."""
 
@@ -93,7 +83,7 @@ def exit_finding(code: int, stderr: object = "", stdout: object = "", program: s
     finding = EXITS.get(128 - code if code < 0 else code)
     if finding is None:
         finding = _own(code, printed.get("stderr", ""), program)
-    return attrs.evolve(finding, details={**finding.details, "exit_code": code, **printed})
+    return finding.evolve(details={**finding.details, "exit_code": code, **printed})
 
 
 def _printed(stderr: object, stdout: object) -> dict[str, str]:
@@ -116,21 +106,19 @@ def tail_of(output: object) -> str:
 
 def _own(code: int, text: str, program: str) -> Finding:
     """Return the verdict on a program-specific exit code: by what it printed, else by its table."""
-    finding = attrs.evolve(_FAILED, message=f"command failed with exit code {code}")
+    finding = _FAILED.evolve(message=f"command failed with exit code {code}")
     found = text_finding(text) or program_finding(program, code)
     if found is None:
         return finding
     verdict = found.failure()
     is_limited = verdict.code == "SYS_RATE_LIMITED"
     if is_limited or is_timeout(verdict):  # policies have rules for these two (R11, V2)
-        finding = attrs.evolve(
-            finding,
+        finding = finding.evolve(
             code="SYS_RATE_LIMITED" if is_limited else "TOOL_TIMEOUT",
             message=f"{finding.message}: {code_info(verdict.code).summary}",
             executed=Executed.YES if is_limited else Executed.MAYBE,
         )
-    return attrs.evolve(
-        finding,
+    return finding.evolve(
         kind=verdict.kind,
         retryable=verdict.retryable,
         retry_after=verdict.retry_after,
@@ -142,7 +130,7 @@ def _own(code: int, text: str, program: str) -> Finding:
 def _called(error: Any) -> Finding:
     finding = exit_finding(int(error.returncode), error.stderr, error.stdout, _program(error.cmd))
     text = f"CalledProcessError: {_program(error.cmd)} ended with {error.returncode}"  # without its arguments
-    return attrs.evolve(finding, details={**finding.details, "error": text})
+    return finding.evolve(details={**finding.details, "error": text})
 
 
 def _expired(error: Any) -> Finding:

@@ -20,7 +20,15 @@ import attrs
 from ..world import current_world
 from .codes import CODES, code_info
 from .errnos import errno_name
-from .redaction import Unread, as_details, as_line, as_lines, class_name, redact_value, set_text
+from .redaction import (
+    Unread,
+    as_details,
+    as_line,
+    as_lines,
+    class_name,
+    raw_fields,
+    redact_value,
+)
 from .rpc import read_rpc_error
 from .signs import INVALID, NOT_FOUND, PERMISSION, REFUSED, ran_text, shows
 from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
@@ -53,8 +61,8 @@ def _as_wait(seconds: float | None) -> float | None:
 _LOOK: Final = "find out whether it ran before you call it again: it may have"
 
 
-@attrs.frozen(kw_only=True)
-class Failure(Unread):
+@attrs.frozen(kw_only=True, slots=False)
+class Failure:
     """One failure, typed, redacted and immutable.
 
         failure = rb.classify(ConnectionResetError())
@@ -131,25 +139,26 @@ class Failure(Unread):
             if row.kind is Kind.TRANSIENT
             else row.kind
         )
-        fields = {
-            "code": code,
-            "category": category or row.category,
-            "kind": kind or follows,
-            "severity": severity or row.severity,
-            "retryable": repeats,
-            "executed": ran,
-            "proof": proof or (OWN_LAYER if ran is Executed.NO else ""),
-            "session_valid": row.session_valid if session_valid is None else session_valid,
-            "retry_after": _as_wait(retry_after),
-            "cause": cause,
-            "history": history,
-            "stopped": stopped,
-        }
-        hints = tuple(suggestions or ()) or (row.hint,)
         made = object.__new__(cls)
-        for name, value in fields.items():
-            _set(made, name, value)
-        set_text(made, message.strip() or row.summary, hints, details or {})
+        made.__dict__.update(
+            code=code,
+            category=category or row.category,
+            kind=kind or follows,
+            severity=severity or row.severity,
+            retryable=repeats,
+            executed=ran,
+            proof=proof or (OWN_LAYER if ran is Executed.NO else ""),
+            session_valid=row.session_valid if session_valid is None else session_valid,
+            retry_after=None if retry_after is None else _as_wait(retry_after),
+            cause=cause,
+            history=history,
+            stopped=stopped,
+            **raw_fields(
+                message.strip() or row.summary,
+                tuple(suggestions or ()) or (row.hint,),
+                details or {},
+            ),
+        )
         return made
 
     def __str__(self) -> str:
@@ -446,24 +455,31 @@ def changed(failure: Failure, **fields: Any) -> Failure:
     Like `attrs.evolve`, but without redacting the text.
     """
     made = object.__new__(Failure)
-    unread = getattr(failure, "_unread", None)
-    if unread is not None:
-        _set(made, "_unread", unread)
-    for name in _FIELDS:
-        if unread is None or name not in unread:
-            _set(made, name, getattr(failure, name))
-    for name, value in fields.items():
-        _set(made, name, value)
+    made.__dict__.update(failure.__dict__)
+    made.__dict__.update(fields)
+    return made
+
+
+def with_detail(failure: Failure, name: str, text: str, cause: BaseException | None) -> Failure:
+    """Return the failure with a cause and one more detail, whose text is redacted when it is read."""
+    unread = failure.__dict__["_unread"]
+    details = unread.get("details")
+    if details is None:  # they were not plain, and are redacted already
+        return attrs.evolve(failure, details={**failure.details, name: text}, cause=cause)
+    made = changed(failure, cause=cause)
+    made.__dict__["_unread"] = {**unread, "details": {**details, name: text}}
+    made.__dict__.pop("details", None)
     return made
 
 
 def number_in(failure: Failure, name: str) -> float | None:
     """Return a number from the details, without redacting their text; None if there is none."""
-    unread = getattr(failure, "_unread", None)
-    details = None if unread is None else unread.get("details")
-    value: object = (failure.details if details is None else details).get(name)
+    fields = failure.__dict__
+    details: Mapping[str, Any] | None = fields.get("details")
+    value: object = (fields["_unread"]["details"] if details is None else details).get(name)
     return value if isinstance(value, int | float) else None
 
 
-_set: Final = object.__setattr__
-_FIELDS: Final = tuple(field.name for field in attrs.fields(Failure))
+Failure.message = Unread("message", as_line)  # type: ignore[assignment]
+Failure.suggestions = Unread("suggestions", as_lines)  # type: ignore[assignment]
+Failure.details = Unread("details", as_details)  # type: ignore[assignment]

@@ -12,12 +12,12 @@ from typing import Any, Final, TypeAlias, cast
 import attrs
 
 from .codes import code_info
-from .failure import Failure
+from .failure import Failure, changed, with_detail
 from .redaction import READ, class_name, raw_text, text_of
 from .taxonomy import Category, Executed, Kind, Severity
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class Finding:
     """One verdict: a code, and the fields that differ from its row in the table.
 
@@ -39,6 +39,14 @@ class Finding:
     retry_after: float | None = None
     suggestions: tuple[str, ...] = ()
     details: Mapping[str, Any] = MappingProxyType({})
+
+    def evolve(self, **fields: Any) -> Finding:
+        """Return the verdict with these fields changed; what it says otherwise stays."""
+        made = object.__new__(Finding)
+        made.__dict__.update(self.__dict__)
+        made.__dict__.pop("_failure", None)
+        made.__dict__.update(fields)
+        return made
 
     @property
     def summary(self) -> str:
@@ -67,28 +75,30 @@ class Finding:
 
         `cause` is the classified error, `seen` the error below it with the more useful text.
         """
-        details = dict(self.details)
-        source = cause if seen is None else seen
-        if source is not None:
-            text = raw_text(source)[: READ + 1].strip()  # redacted when it is read
-            details.setdefault(
-                "error", f"{class_name(source)}: {text}" if text else class_name(source)
+        made: Failure | None = self.__dict__.get("_failure")
+        if made is None:  # once for a rule that is data, however often it is met
+            made = self.__dict__["_failure"] = Failure.of(
+                self.code,
+                self.message,
+                category=self.category,
+                kind=self.kind,
+                retryable=self.retryable,
+                executed=self.ran,
+                proof=self.proof,
+                session_valid=self.session_valid,
+                severity=self.severity,
+                retry_after=self.retry_after,
+                suggestions=self.suggestions,
+                details=self.details,
             )
-        return Failure.of(
-            self.code,
-            self.message,
-            category=self.category,
-            kind=self.kind,
-            retryable=self.retryable,
-            executed=self.ran,
-            proof=self.proof,
-            session_valid=self.session_valid,
-            severity=self.severity,
-            retry_after=self.retry_after,
-            suggestions=self.suggestions,
-            details=details,
-            cause=cause,
-        )
+        source = cause if seen is None else seen
+        if source is None:
+            return made
+        if "error" in self.details:
+            return changed(made, cause=cause)
+        text = raw_text(source)[: READ + 1].strip()  # redacted when it is read
+        name = class_name(source)
+        return with_detail(made, "error", f"{name}: {text}" if text else name, cause)
 
 
 _LOOKED_AT: Final = 4_096  # characters, of which 160 are shown: a text may have megabytes

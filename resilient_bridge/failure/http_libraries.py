@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeGuard, cast
 
-import attrs
-
 from .errnos import errno_of
 from .finding import Finding, Rules, chain_of, own_words, wrong_setting
 from .redaction import text_of
@@ -47,8 +45,8 @@ _NO_JSON: Final = Finding(
     executed=_MAYBE,
     suggestions=("read the answer as text: it may be an error page",),
 )
-_REDIRECTS: Final = attrs.evolve(
-    _BAD_ANSWER, code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
+_REDIRECTS: Final = _BAD_ANSWER.evolve(
+    code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
 )
 _MISUSE: Final = Finding(code="SYS_INTERNAL_ERROR", message="client used in the wrong state")
 
@@ -66,7 +64,7 @@ def answer_status(answer: Any) -> Finding | None:
     if status < 400:
         return None if body is None else hidden_finding(body, answer.headers)
     finding = status_finding(status, answer.headers, body)
-    return attrs.evolve(finding, proof="") if getattr(answer, "history", None) else finding
+    return finding.evolve(proof="") if getattr(answer, "history", None) else finding
 
 
 def body_of(answer: Any) -> bytes | None:
@@ -93,7 +91,7 @@ def carried_finding(error: Any) -> Finding | None:
             body is None and not callable(getattr(headers, "get", None))
         ):
             return None
-    return attrs.evolve(status_finding(status, headers, body), executed=_MAYBE, proof="")
+    return status_finding(status, headers, body).evolve(executed=_MAYBE, proof="")
 
 
 def _is_failure(status: object) -> TypeGuard[int]:
@@ -111,11 +109,7 @@ def _raised_status(error: Any) -> Finding | None:
 def _connection(error: BaseException) -> Finding:
     """The rule without a known error below (raised by hand, or unpickled): the text may help."""
     found = text_finding(own_words(error, "requests", "urllib3", "aiohttp"))
-    return (
-        _UNREACHED
-        if found is None
-        else attrs.evolve(found, category=None, executed=_MAYBE, proof="")
-    )
+    return _UNREACHED if found is None else found.evolve(category=None, executed=_MAYBE, proof="")
 
 
 def _status_in_words(error: BaseException) -> Finding | None:
@@ -139,12 +133,12 @@ def _answer_error(error: Any) -> Finding:
     if status < 400:
         return _NO_JSON
     finding = status_finding(status, error.headers)
-    return attrs.evolve(finding, proof="") if error.history else finding
+    return finding.evolve(proof="") if error.history else finding
 
 
 def _proxy_answer(error: Any) -> Finding:
     found = status_finding(error.status, error.headers)
-    return attrs.evolve(found, message=f"proxy: {found.summary}", proof="")
+    return found.evolve(message=f"proxy: {found.summary}", proof="")
 
 
 def _upgrade(error: Any) -> Finding:
@@ -187,8 +181,8 @@ _URLLIB3: Mapping[str, Any] = {
     "ResponseError": _status_in_words,
     "NewConnectionError": _connection,
     "ConnectTimeoutError": _CONNECT_TIMEOUT,
-    "EmptyPoolError": attrs.evolve(_TIMEOUT, message="no free connection in time"),
-    "FullPoolError": attrs.evolve(_TIMEOUT, message="no free connection in time"),
+    "EmptyPoolError": _TIMEOUT.evolve(message="no free connection in time"),
+    "FullPoolError": _TIMEOUT.evolve(message="no free connection in time"),
     "TimeoutError": _TIMEOUT,
     "ProtocolError": _LOST,
     "SSLError": _connection,

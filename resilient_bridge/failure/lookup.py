@@ -6,23 +6,24 @@ its own methods are called inside `try`.
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
-
-import attrs
+import sys
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from .dispatch import KNOWN, Dispatch, dispatch
-from .exceptions import BridgeError
 from .failure import Failure, changed
 from .finding import Finding, package_of, short_of
 from .http_libraries import ONE_REQUEST, carried_finding, proof_of
 from .payloads import coded_finding
 from .proofs import STATED_ON_THE_WIRE
-from .record import OWN_WORDS, Record, ended, record_of
+from .record import OWN_WORDS, Record, attributes_of, ended, record_in, record_of
 from .redaction import class_name, raw_text, text_of
 from .registry import Registration, applied, seconds_in
 from .taxonomy import Executed
 from .texts import text_finding
 
+
+if TYPE_CHECKING:
+    from .exceptions import BridgeError
 
 _LONGEST_CHAIN: Final = 100
 _LONGEST_TEXT: Final = 16_384  # characters
@@ -49,7 +50,7 @@ def failure_of(error: BaseException, depth: int = 0) -> Failure:
     if (group := _as_group(root)) is not None and depth < _DEEPEST:
         below = _of_group(group, depth + 1)
         if below is not None:
-            return _with_record(attrs.evolve(below, cause=error), record_of(error))
+            return _with_record(changed(below, cause=error), record_of(error))
     return _judged(error, root, proof)
 
 
@@ -63,10 +64,11 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
             _find(error),
             True,
         )  # nothing known below: classify the wrapper
-    record = record_of(error) or (None if is_root else record_of(root))
+    own = attributes_of(error)
+    record = record_in(own) or (None if is_root else record_of(root))
     if isinstance(found, Failure):
         if proof in OWN_WORDS and not is_root:
-            found = attrs.evolve(found, executed=Executed.NO, proof=proof, cause=error)
+            found = changed(found, executed=Executed.NO, proof=proof, cause=error)
         return applied(_with_record(found, record), error, root, known=True)
     finding = found or _by_answer(root) or _by_text(root)
     is_known = finding is not None
@@ -74,28 +76,20 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     # The step of the call that failed says more than the kind of error.
     if proof is not None and not is_root and finding.proof not in STATED_ON_THE_WIRE:
         executed = None if proof else Executed.MAYBE
-        finding = attrs.evolve(finding, executed=executed, proof=proof)
-    if _is_of_one_request(error) and (own := proof_of(error, root)):
-        finding = attrs.evolve(finding, executed=None, proof=own)
-    provider = _provider(error, known)
+        finding = finding.evolve(executed=executed, proof=proof)
+    if own.get(ONE_REQUEST) is True and (mark := proof_of(error, root)):
+        finding = finding.evolve(executed=None, proof=mark)
+    provider = _provider(error, known) if known.provider or known.is_http else ""
     if not provider and not is_root:
         provider = _provider(root, dispatch(type(root)))
     if provider and "provider_id" not in finding.details:
-        finding = attrs.evolve(finding, details={**finding.details, "provider_id": provider})
+        finding = finding.evolve(details={**finding.details, "provider_id": provider})
     failure = finding.failure(error, root)
     if record is not None:
         failure = ended(failure, record)
-    if failure.retry_after is None:
+    if failure.retry_after is None and (known.may_wait or "retry_after" in own):
         failure = _with_wait(failure, error)
     return applied(failure, error, root, known=is_known) if Registration.in_force else failure
-
-
-def _is_of_one_request(error: BaseException) -> bool:
-    """Return whether an adapter of ours marked the error as that of one request; never raises."""
-    try:
-        return object.__getattribute__(error, "__dict__").get(ONE_REQUEST) is True
-    except Exception:  # noqa: BLE001 (a class may hide what it has)
-        return False
 
 
 def read_failure(error: BaseException) -> Failure:
@@ -133,9 +127,10 @@ def _with_wait(failure: Failure, error: BaseException) -> Failure:
 
 
 def _find(error: BaseException) -> Finding | Failure | None:
-    if issubclass(type(error), BridgeError):
+    known = KNOWN.get(type(error)) or dispatch(type(error))
+    if known.is_ours:
         return cast("BridgeError", error).failure
-    for rule in (KNOWN.get(type(error)) or dispatch(type(error))).rules:
+    for rule in known.rules:
         if isinstance(rule, Finding):
             return rule
         try:
@@ -167,7 +162,7 @@ def _by_text(error: BaseException) -> Finding | None:
     coded = coded_finding(text)
     if coded is None:
         return text_finding(text)
-    return attrs.evolve(coded, executed=Executed.MAYBE)  # its code may have acted before it raised
+    return coded.evolve(executed=Executed.MAYBE)  # its code may have acted before it raised
 
 
 def _unknown(error: BaseException) -> Finding:
@@ -195,6 +190,8 @@ def _raised_by(error: BaseException) -> str:
 
     That is google-genai, found in their traceback.
     """
+    if "google.genai" not in sys.modules:
+        return ""
     try:
         trace = error.__traceback__
         for _ in range(_LONGEST_CHAIN):
@@ -274,7 +271,7 @@ def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure |
     wait = max(waits, default=None) if worst.retryable else worst.retry_after
     executed = _most([failure.executed for failure in failures])
     proof = worst.proof if executed is Executed.NO else ""
-    return attrs.evolve(worst, cause=group, retry_after=wait, executed=executed, proof=proof)
+    return changed(worst, cause=group, retry_after=wait, executed=executed, proof=proof)
 
 
 def _most(executed: list[Executed]) -> Executed:

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-import attrs
-
 from .finding import Finding, short_of
 from .sentences import (
     SHORT_WAIT,
@@ -71,9 +69,8 @@ BAD_KEY: Final = Finding(
     details={"reason": "invalid_api_key"},
 )
 _LOGIN: Final = Finding(code="AUTH_INVALID_TOKEN")
-_BAD_AWS_KEY: Final = attrs.evolve(_LOGIN, suggestions=("fix the access key, or its secret",))
-_CLOCK: Final = attrs.evolve(
-    _BAD_AWS_KEY,
+_BAD_AWS_KEY: Final = _LOGIN.evolve(suggestions=("fix the access key, or its secret",))
+_CLOCK: Final = _BAD_AWS_KEY.evolve(
     message="request signed at another time",
     suggestions=("set this machine's clock: signatures are valid for minutes",),
 )
@@ -81,7 +78,7 @@ EXPIRED: Final = Finding(code="AUTH_TOKEN_EXPIRED", suggestions=("refresh the cr
 _FORBIDDEN: Final = Finding(code="AUTH_FORBIDDEN")
 RATE: Final = Finding(code="SYS_RATE_LIMITED")
 PASSING: Final = Finding(code="SYS_UNAVAILABLE")
-_ABORTED: Final = attrs.evolve(PASSING, message="aborted by the server")
+_ABORTED: Final = PASSING.evolve(message="aborted by the server")
 _TIMEOUT: Final = Finding(code="SYS_TIMEOUT")
 REJECTED: Final = Finding(code="SYS_UPSTREAM_REJECTED")
 MEMORY: Final = Finding(
@@ -192,7 +189,7 @@ _USUAL: Final[
             "timeout timeout_error RequestTimeout RequestTimeoutException ModelTimeoutException",
         )
     ),
-    "deadlineexceeded": attrs.evolve(_TIMEOUT, message="the provider's time was up"),
+    "deadlineexceeded": _TIMEOUT.evolve(message="the provider's time was up"),
     **dict(
         _named(
             EXPIRED,
@@ -452,4 +449,4 @@ def with_message(finding: Finding, message: str) -> Finding:
     """Return the finding with the provider's text after our own."""
     if not message:
         return finding
-    return attrs.evolve(finding, message=finding.summary + short_of(message))
+    return finding.evolve(message=finding.summary + short_of(message))

@@ -70,7 +70,7 @@ def _status_error(error: Any) -> Finding:
         # A lock that timed out, unless a name says otherwise.
         names = map(name_key, read_body(body).names)
         if not any(name.endswith(_CONFLICTS) for name in names):
-            finding = attrs.evolve(finding, retryable=should_retry(headers) is not False)
+            finding = finding.evolve(retryable=should_retry(headers) is not False)
     return _with_request(error, finding)
 
 
@@ -97,8 +97,8 @@ def _openai_error(error: BaseException) -> Finding:
     lowered = text.lower()
     is_theirs = type(error).__name__ == "OpenAIError" and package_of(type(error)) == "openai"
     if is_theirs and any(word in lowered for word in _MISSING):
-        return attrs.evolve(_CREDENTIALS, message=_CREDENTIALS.message + short_of(text))
-    return attrs.evolve(_UNKNOWN, message=_UNKNOWN.message + short_of(text))
+        return _CREDENTIALS.evolve(message=_CREDENTIALS.message + short_of(text))
+    return _UNKNOWN.evolve(message=_UNKNOWN.message + short_of(text))
 
 
 def _no_key(error: BaseException) -> Finding | None:
@@ -115,7 +115,7 @@ def _no_key(error: BaseException) -> Finding | None:
     if provider is None:
         return None
     message = _CREDENTIALS.message + short_of(text)
-    return attrs.evolve(_CREDENTIALS, message=message, details={"provider_id": provider})
+    return _CREDENTIALS.evolve(message=message, details={"provider_id": provider})
 
 
 def _anthropic_error(error: BaseException) -> Finding:
@@ -132,11 +132,7 @@ def _litellm_status(error: Any) -> Finding:
         content, names=(*read_body(error.body).names, *_named(error), *content.names)
     )
     found = lasting_finding(named)
-    return (
-        status
-        if found is None
-        else attrs.evolve(found, details={**status.details, **found.details})
-    )
+    return status if found is None else found.evolve(details={**status.details, **found.details})
 
 
 def _litellm_login(error: Any) -> Finding:
@@ -151,7 +147,7 @@ def _litellm_login(error: Any) -> Finding:
         words += read_body(getattr(below, "body", None)).names
         below = getattr(below, "__cause__", None) or getattr(below, "__context__", None)
     key = login_finding(words, text[:_READ].lower())
-    return found if key is None else attrs.evolve(key, details={**found.details, **key.details})
+    return found if key is None else key.evolve(details={**found.details, **key.details})
 
 
 def _named(error: Any) -> tuple[str, ...]:
@@ -163,7 +159,7 @@ def _with_request(error: Any, finding: Finding) -> Finding:
     number = getattr(error, "request_id", None)
     if not isinstance(number, str):
         return finding
-    return attrs.evolve(finding, details={**finding.details, "request_id": number})
+    return finding.evolve(details={**finding.details, "request_id": number})
 
 
 RULES: Rules = {

@@ -1,4 +1,4 @@
-"""The record of the attempts behind an exception, stored on the exception itself.
+"""What is stored on the exception itself: the record of the attempts behind it, and notes.
 
 Rule: writing the record never fails and never changes the exception's class; reading returns our
 record or None.
@@ -6,6 +6,7 @@ record or None.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
@@ -15,6 +16,8 @@ from .taxonomy import Executed, Kind
 
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .failure import Failure, Stopped
 
 ATTRIBUTE: Final = "__resilience__"
@@ -82,14 +85,46 @@ def attach(error: BaseException, record: Record | None) -> bool:
     return True
 
 
-def record_of(error: BaseException) -> Record | None:
-    """Return the record stored on the exception, or None.
+def attributes_of(error: BaseException) -> Mapping[str, Any]:
+    """Return the attributes stored on an exception itself; none if its class hides them.
 
     Never raises and runs no code of the exception's class.
     """
     try:
         held: dict[str, Any] = object.__getattribute__(error, "__dict__")
-        record = held.get(ATTRIBUTE)
     except Exception:  # noqa: BLE001 (a class may hide its dictionary)
-        return None
+        return {}
+    return held if type(held) is dict else {}
+
+
+def record_in(attributes: Mapping[str, Any]) -> Record | None:
+    """Return the record among the attributes of an exception, or None."""
+    record = attributes.get(ATTRIBUTE)
     return record if isinstance(record, Record) else None
+
+
+def record_of(error: BaseException) -> Record | None:
+    """Return the record stored on the exception, or None."""
+    return record_in(attributes_of(error))
+
+
+def note_once(error: BaseException, note: str) -> bool:
+    """Add a note to an error, if it does not have it yet; return whether it was added."""
+    with suppress(Exception):  # an exception may refuse notes, or hide those that it has
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+            return True
+    return False
+
+
+def take_back(error: BaseException, note: str) -> None:
+    """Remove the note of an earlier call that raised the same object.
+
+    Notes must not pile up on a constant.
+    """
+    try:
+        notes: list[str] = error.__notes__
+        if note in notes:
+            notes.remove(note)
+    except Exception:  # noqa: BLE001 (none yet, or a class that hides them)
+        return

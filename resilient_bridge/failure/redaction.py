@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from .codes import CODES
 from .secret_names import MASK, is_sensitive
@@ -277,53 +277,56 @@ def as_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
     )
 
 
-_SAFE: Final = {"message": as_line, "suggestions": as_lines, "details": as_details}
-"""The fields that hold text, and what makes it safe."""
+class Unread:
+    """A field whose text is redacted when it is first read: most failures are retried and never read.
+
+    Once read it stands in the object's dictionary, where it hides this descriptor.
+    """
+
+    def __init__(self, name: str, make_safe: Callable[[Any], Any]) -> None:
+        """Read the raw value that `raw_fields` has put under this name."""
+        self._name = name
+        self._make_safe = make_safe
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        """Return the value, redacted, and keep it."""
+        if owner is None:
+            return self
+        fields: dict[str, Any] = owner.__dict__
+        value = fields[self._name] = self._make_safe(fields["_unread"][self._name])
+        return value
+
+
 _ATOMS: Final = frozenset({str, int, float, bool, type(None)})
 
 
-class Unread:
-    """Text that is redacted when it is first read: most failures are retried and never read."""
-
-    __slots__ = ("_unread",)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            make_safe = _SAFE.get(name)
-            if make_safe is None:
-                message = f"{type(self).__name__!r} object has no attribute {name!r}"
-                raise AttributeError(message, name=name, obj=self)
-            value = make_safe(object.__getattribute__(self, "_unread")[name])
-            _set(self, name, value)
-            return value
-
-
-def _is_dict(details: object) -> bool:
-    return type(details) is dict
-
-
-def set_text(
-    made: Unread, message: str, suggestions: tuple[Any, ...], details: Mapping[str, Any]
-) -> None:
-    """Set the text of a new failure; values that are mutable or not plain are redacted at once."""
+def raw_fields(
+    message: str, suggestions: tuple[Any, ...], details: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of a new object: `_unread`, and what is mutable or not plain redacted at once."""
     unread: dict[str, Any] = {}
+    fields: dict[str, Any] = {"_unread": unread}
     if type(message) is str:
         unread["message"] = message[: READ + 1]
     else:
-        _set(made, "message", as_line(message))
-    if {*map(type, suggestions)} <= {str}:
-        unread["suggestions"] = suggestions
+        fields["message"] = as_line(message)
+    for line in suggestions:
+        if type(line) is not str:
+            fields["suggestions"] = as_lines(suggestions)
+            break
     else:
-        _set(made, "suggestions", as_lines(suggestions))
-    values: set[type] = (
-        {*map(type, details), *map(type, details.values())} if _is_dict(details) else {object}
-    )
-    if values <= _ATOMS:
+        unread["suggestions"] = suggestions
+    if _is_plain(details):
         unread["details"] = {**details}
     else:
-        _set(made, "details", as_details(details))
-    _set(made, "_unread", unread)
+        fields["details"] = as_details(details)
+    return fields
 
 
-_set: Final = object.__setattr__
+def _is_plain(details: object) -> bool:
+    if type(details) is not dict:
+        return False
+    for name, value in cast("dict[object, object]", details).items():
+        if type(value) not in _ATOMS or type(name) not in _ATOMS:
+            return False
+    return True

@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar, cast
 
 import attrs
 
-from .class_names import Named, meant
 from .codes import OWN_CODES, code_info, is_known_code, near_code
 from .dispatch import dispatch
 from .exceptions import config_error
@@ -29,6 +28,7 @@ from .plain import PLAIN, PLAIN_ANSWERS
 from .redaction import text_of
 from .rpc import CATEGORY_CODES, is_our_code
 from .taxonomy import Category, Executed, Kind
+from .what import Named, distance, is_name, meant, rank
 
 
 Registered: TypeAlias = "type[Any] | Named | int | str | re.Pattern[str]"
@@ -38,8 +38,6 @@ Answer: TypeAlias = "Callable[[Any], Mapping[str, Any] | None]"
 _WANTED: Final = (
     'an exception class, named("package", "Class"), an int, one of our codes or a compiled pattern'
 )
-_NUMBERS: Final = ("http_status", "close_code", "rpc_code")
-_NUMBER, _CLASS, _MESSAGE, _CODE, _BASE_CLASS = range(5)
 _KIND_CODES: Final = {
     Kind.TRANSIENT: "SYS_UNAVAILABLE",
     Kind.PERMANENT: "SYS_UPSTREAM_REJECTED",
@@ -103,22 +101,6 @@ class Registration(InForce):
     retry_after: float | None = None
     message: str = ""
 
-    def rank(self, failure: Failure | None, subjects: tuple[object, ...]) -> tuple[int, int] | None:
-        """Return how specifically this matches (smaller is more specific); None if not at all."""
-        what = self.what
-        if isinstance(what, type | Named):
-            return _class_rank(what, subjects)
-        if failure is None:
-            return None
-        if isinstance(what, int):
-            tier, fits = _NUMBER, any(failure.details.get(name) == what for name in _NUMBERS)
-        elif isinstance(what, str):
-            tier, fits = _CODE, failure.code == what
-        else:
-            text = str(failure.details.get("error", ""))
-            tier, fits = _MESSAGE, (what.search(failure.message) or what.search(text)) is not None
-        return (tier, 0) if fits else None
-
     def changed(self, failure: Failure, *, known: bool) -> Failure:
         """Return the failure with the fields that this verdict sets."""
         code = self.code or (None if known else self._own_code())
@@ -181,7 +163,7 @@ def register(  # noqa: PLR0917 -- the fields of `classify.register`, in its orde
     answer: Answer | None,
 ) -> Registration:
     """Register a verdict; see `classify.register`."""
-    if not _is_what(what, of_answers=answer is not None):
+    if not _is_registrable(what, of_answers=answer is not None):
         raise config_error("classify.register.what", meant(what) or _WANTED, what)
     if answer is not None and (not callable(cast("object", answer)) or iscoroutinefunction(answer)):
         raise config_error(
@@ -212,9 +194,7 @@ def register(  # noqa: PLR0917 -- the fields of `classify.register`, in its orde
     Registration.in_force[registration.number] = registration
     if answer is not None and isinstance(what, type | Named):
         for plain in (PLAIN, PLAIN_ANSWERS):
-            plain.difference_update(
-                [cls for cls in list(plain) if _distance(what, cls) is not None]
-            )
+            plain.difference_update([cls for cls in list(plain) if distance(what, cls) is not None])
     return registration
 
 
@@ -270,7 +250,7 @@ def is_taught(cls: type[Any]) -> bool:
     return any(
         registration.answer is not None
         and isinstance(registration.what, type | Named)
-        and _distance(registration.what, cls) is not None
+        and distance(registration.what, cls) is not None
         for registration in list(Registration.in_force.values())
     )
 
@@ -280,10 +260,11 @@ def _fitting(failure: Failure | None, subjects: tuple[object, ...]) -> list[Regi
 
     Of two equal ones the later comes first.
     """
+    classes = [_class_of(subject) for subject in subjects]
     ranked = [
         (found, number, registration)
         for number, registration in enumerate(reversed(list(Registration.in_force.values())))
-        if (found := registration.rank(failure, subjects)) is not None
+        if (found := rank(registration.what, failure, classes)) is not None
     ]
     return [registration for _, _, registration in sorted(ranked, key=lambda one: one[:2])]
 
@@ -296,7 +277,7 @@ def _read(registration: Registration, subjects: tuple[object, ...]) -> Registrat
     for subject in subjects:
         what = registration.what
         if subject is None or (
-            isinstance(what, type | Named) and _class_rank(what, (subject,)) is None
+            isinstance(what, type | Named) and distance(what, _class_of(subject)) is None
         ):
             continue
         try:
@@ -403,16 +384,6 @@ def readable(answer: object) -> object:
     return type(response)(response.status_code, headers=headers, content=body)
 
 
-def _class_rank(what: type | Named, subjects: tuple[object, ...]) -> tuple[int, int] | None:
-    distances = [_distance(what, _class_of(subject)) for subject in subjects]
-    found = [
-        (_CLASS if distance == 0 else _BASE_CLASS, distance)
-        for distance in distances
-        if distance is not None
-    ]
-    return min(found, default=None)
-
-
 def _class_of(subject: object) -> type[Any]:
     """Return the class of an error or response; for our view of a response, that of the response."""
     is_view = (
@@ -422,23 +393,10 @@ def _class_of(subject: object) -> type[Any]:
     return type(native)
 
 
-def _distance(what: type | Named, cls: type[Any]) -> int | None:
-    """Return the position of this class among the bases of `cls`, None if it is not one of them."""
-    for distance, base in enumerate(cls.__mro__):
-        if base is what or (isinstance(what, Named) and what.is_of(base)):
-            return distance
-    return None
-
-
-def _is_what(what: object, *, of_answers: bool = False) -> bool:
-    if isinstance(what, str):
-        return not isinstance(what, Enum) and is_known_code(what)
-    if isinstance(what, Named):
-        return True
-    if isinstance(what, re.Pattern):
-        return isinstance(cast("Any", what).pattern, str)
-    if isinstance(what, type):
-        if not issubclass(what, BaseException):
-            return of_answers and what is not object
-        return not dispatch(what).stops
-    return isinstance(what, int) and not isinstance(what, bool)
+def _is_registrable(what: object, *, of_answers: bool) -> bool:
+    """Return whether a verdict can be registered for it: `of_answers`, for any class."""
+    if not isinstance(what, type):
+        return is_name(what)
+    if not issubclass(what, BaseException):
+        return of_answers and what is not object
+    return not dispatch(what).stops

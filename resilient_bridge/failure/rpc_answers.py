@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-import attrs
-
 from .bodies import read_json
 from .bridge_errors import error_object_finding
 from .finding import Finding, Rules, own_words, short_of
@@ -38,7 +36,7 @@ def rpc_finding(error: object) -> Finding:
     if isinstance(named, str) and named.upper() in EXECUTIONS:  # of a peer that runs scripts
         found = payload_finding({"code": named, "message": reported.message}, unknown=None)
         if found is not None:
-            return attrs.evolve(found, details={**reported.details, **found.details})
+            return found.evolve(details={**reported.details, **found.details})
     return reported
 
 
@@ -89,15 +87,13 @@ def _unsuccessful(error: object, answer: Mapping[object, Any]) -> Finding:
     text = error if isinstance(error, str) else fields.get("message")
     text = text if isinstance(text, str) else ""
     found = payload_finding({**answer, "code": text}, unknown=None) or text_finding(text)
-    return _as_severe(
-        found or attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text)), fields
-    )
+    return _as_severe(found or _FAILED.evolve(message=_FAILED.summary + short_of(text)), fields)
 
 
 def _as_severe(finding: Finding, error: Mapping[object, Any]) -> Finding:
     """Return the verdict with the severity that the error object states, whatever its code is."""
     stated = severity_in(error)
-    return finding if stated is None else attrs.evolve(finding, severity=stated)
+    return finding if stated is None else finding.evolve(severity=stated)
 
 
 def tool_finding(content: object, structured: object) -> Finding:
@@ -114,7 +110,7 @@ def tool_finding(content: object, structured: object) -> Finding:
         error = error or mapping_of(mapping_of(fields).get("error"))
     found = text_finding(text)
     if found is None:
-        found = attrs.evolve(_FAILED, message=_FAILED.summary + short_of(text)) if text else _FAILED
+        found = _FAILED.evolve(message=_FAILED.summary + short_of(text)) if text else _FAILED
     return _as_severe(found, error)
 
 

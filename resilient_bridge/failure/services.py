@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
-
 from .finding import Finding, Rules, short_of
 from .retry_after import wait_from_headers
 from .rpc import mapping_of
@@ -47,7 +45,7 @@ def _client_error(error: Any) -> Finding:
             if isinstance(value, str) and key not in found.details
         },
     }
-    return attrs.evolve(found, executed=_MAYBE, proof="", details=details)
+    return found.evolve(executed=_MAYBE, proof="", details=details)
 
 
 _CREDENTIALS: Final = Finding(
@@ -61,31 +59,29 @@ _TIMEOUT: Final = Finding(code="CONN_TIMEOUT", message="timed out", executed=_MA
 
 # ---- gRPC ----------------------------------------------------------------------------------------------------------
 
-_CANCELLED: Final = attrs.evolve(_REFUSED, message="call cancelled")
+_CANCELLED: Final = _REFUSED.evolve(message="call cancelled")
 _GRPC: Final[Mapping[str, Finding]] = {
     "CANCELLED": _CANCELLED,
-    "UNKNOWN": attrs.evolve(_REFUSED, message="server failed, and does not say why"),
-    "INVALID_ARGUMENT": attrs.evolve(_REFUSED, suggestions=("correct the arguments",)),
+    "UNKNOWN": _REFUSED.evolve(message="server failed, and does not say why"),
+    "INVALID_ARGUMENT": _REFUSED.evolve(suggestions=("correct the arguments",)),
     "DEADLINE_EXCEEDED": Finding(code="SYS_TIMEOUT", message="deadline exceeded", executed=_MAYBE),
-    "NOT_FOUND": attrs.evolve(_REFUSED, message="not found"),
-    "ALREADY_EXISTS": attrs.evolve(_REFUSED, message="exists already"),
+    "NOT_FOUND": _REFUSED.evolve(message="not found"),
+    "ALREADY_EXISTS": _REFUSED.evolve(message="exists already"),
     "PERMISSION_DENIED": _FORBIDDEN,
     "RESOURCE_EXHAUSTED": _THROTTLED,
-    "FAILED_PRECONDITION": attrs.evolve(
-        _REFUSED,
+    "FAILED_PRECONDITION": _REFUSED.evolve(
         message="not possible in this state",
         suggestions=("bring it into the state it needs",),
     ),
-    "ABORTED": attrs.evolve(_PASSING, message="aborted by the server"),
+    "ABORTED": _PASSING.evolve(message="aborted by the server"),
     "OUT_OF_RANGE": _REFUSED,
-    "UNIMPLEMENTED": attrs.evolve(
-        _REFUSED,
+    "UNIMPLEMENTED": _REFUSED.evolve(
         message="method not offered",
         suggestions=("check the method's name and the versions",),
     ),
-    "INTERNAL": attrs.evolve(_PASSING, message="server failed"),
+    "INTERNAL": _PASSING.evolve(message="server failed"),
     "UNAVAILABLE": _PASSING,
-    "DATA_LOSS": attrs.evolve(_REFUSED, message="data lost or damaged at the server"),
+    "DATA_LOSS": _REFUSED.evolve(message="data lost or damaged at the server"),
     "UNAUTHENTICATED": Finding(code="AUTH_INVALID_TOKEN", executed=_MAYBE),
 }
 
@@ -99,13 +95,13 @@ def _rpc_error(error: Any) -> Finding | None:
     text = text if isinstance(text, str) else ""
     details: dict[str, Any] = {"reason": "not_found" if name == "NOT_FOUND" else name}
     if name == "UNAVAILABLE" and (on_the_way := text_finding(text)) is not None:
-        found = attrs.evolve(
-            on_the_way, message="", category=Category.TRANSPORT, executed=_MAYBE, proof=""
+        found = on_the_way.evolve(
+            message="", category=Category.TRANSPORT, executed=_MAYBE, proof=""
         )
     wait = _pushback(error)
     if wait is not None and found.failure().retryable:
-        found = attrs.evolve(found, retry_after=wait)
-    return attrs.evolve(found, message=found.summary + short_of(text), details=details)
+        found = found.evolve(retry_after=wait)
+    return found.evolve(message=found.summary + short_of(text), details=details)
 
 
 def _pushback(error: Any) -> float | None:
@@ -129,7 +125,7 @@ def _google_call(error: Any) -> Finding | None:
     status = error.code
     if not isinstance(status, int) or not 400 <= status <= 599:
         return None
-    return attrs.evolve(status_finding(status), proof="")
+    return status_finding(status).evolve(proof="")
 
 
 RULES: Rules = {

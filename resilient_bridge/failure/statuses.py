@@ -11,8 +11,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
-
 from .bodies import ErrorBody, read_body, read_json
 from .finding import Finding
 from .payloads import payload_finding
@@ -101,7 +99,7 @@ def status_finding(
     if (override := should_retry(headers)) is not None:
         retryable = override
     details: dict[str, Any] = {"http_status": status, **finding.details}
-    finding = attrs.evolve(finding, retryable=retryable, details=details, proof=proof)
+    finding = finding.evolve(retryable=retryable, details=details, proof=proof)
     own = _ours(body, finding, wait, retry_at)
     if own is not None:
         return own
@@ -115,7 +113,7 @@ def status_finding(
 
 def _waiting(finding: Finding, wait: float | None, retry_at: float | None) -> Finding:
     details = finding.details if retry_at is None else {**finding.details, "retry_at": retry_at}
-    return attrs.evolve(finding, retry_after=wait, details=details)
+    return finding.evolve(retry_after=wait, details=details)
 
 
 def _by_status(status: int, *, upgrade: bool, waits: bool) -> Finding:
@@ -143,7 +141,7 @@ def _ours(
     if retry_at is not None:
         details["retry_at"] = retry_at
     waits = finding.retry_after or (wait if status.retryable else None)
-    return attrs.evolve(finding, retry_after=waits, details=details, proof=status.proof)
+    return finding.evolve(retry_after=waits, details=details, proof=status.proof)
 
 
 def _by_words(
@@ -174,10 +172,10 @@ def _by_words(
         return finding
     details = {**finding.details, **found.details}
     if found.retryable is None and override is not None:
-        found = attrs.evolve(found, retryable=override)
+        found = found.evolve(retryable=override)
     if found.details.get("reason") is None and found.code != finding.code:
         details.pop("reason", None)
-    return attrs.evolve(found, details=details, proof=finding.proof)
+    return found.evolve(details=details, proof=finding.proof)
 
 
 def _is_limit(content: ErrorBody, status: int, headers: object) -> bool:
@@ -219,7 +217,7 @@ def bare_finding(content: ErrorBody, unknown: Finding | None) -> Finding | None:
     if found is None and content.number is not None:
         finding = _by_status(content.number, upgrade=False, waits=False)
         details = {"http_status": content.number, **finding.details}
-        found = attrs.evolve(finding, retryable=is_passing(content.number), details=details)
+        found = finding.evolve(retryable=is_passing(content.number), details=details)
         found = _by_words(content, found, content.number, None, None)
     if found is None:
         found = usual_finding(content.names) or (
@@ -232,8 +230,8 @@ def bare_finding(content: ErrorBody, unknown: Finding | None) -> Finding | None:
     if found is None:
         return None
     if found.repeats:
-        found = attrs.evolve(found, retry_after=content.waits)
-    return with_message(attrs.evolve(found, proof=""), content.message)
+        found = found.evolve(retry_after=content.waits)
+    return with_message(found.evolve(proof=""), content.message)
 
 
 def stream_finding(body: object) -> Finding:

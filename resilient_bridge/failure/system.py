@@ -13,8 +13,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import attrs
-
 from .errnos import errno_of, errno_of_windows
 from .finding import Finding, Reader, Rules, own_words, package_of
 from .hints import hints
@@ -44,8 +42,8 @@ _MEMORY = Finding(
 )
 
 
-_NO_MEMORY = attrs.evolve(
-    _EXHAUSTED, message="out of memory", suggestions=_MEMORY.suggestions, details=_MEMORY.details
+_NO_MEMORY = _EXHAUSTED.evolve(
+    message="out of memory", suggestions=_MEMORY.suggestions, details=_MEMORY.details
 )
 
 _INVALID_VALUES = Finding(
@@ -59,7 +57,12 @@ def _numbers(finding: Finding, names: str) -> Iterator[tuple[int, Finding]]:
     for name in names.split():
         number: int | None = getattr(errno, name, None)  # not every system has every errno
         if number is not None:
-            yield number, attrs.evolve(finding, suggestions=hints(name.removeprefix("WSA")))
+            yield (
+                number,
+                finding.evolve(
+                    suggestions=hints(name.removeprefix("WSA")), details={"errno": number}
+                ),
+            )
 
 
 ERRNOS: dict[int, Finding] = dict(
@@ -79,10 +82,10 @@ ERRNOS: dict[int, Finding] = dict(
             "ENETUNREACH EHOSTUNREACH ENETDOWN EHOSTDOWN WSAENETUNREACH WSAEHOSTUNREACH",
         ),
         *_numbers(_NETWORK_TIMEOUT, "ETIMEDOUT WSAETIMEDOUT"),
-        (errno.ENOMEM, _NO_MEMORY),
+        (errno.ENOMEM, _NO_MEMORY.evolve(details={**_NO_MEMORY.details, "errno": errno.ENOMEM})),
     ]
 )
-"""The meaning of each errno; one that is missing here is not known to be temporary."""
+"""The meaning of each errno, which stands in its details; one that is missing here is not known to be temporary."""
 
 # getaddrinfo's own numbers: Linux counts down, BSD and macOS up, Windows from 10,000. They do not collide.
 _GAI_SETTINGS = frozenset({-1, -6, -7, -8, 3, 5, 9, 10, 10022, 10044, 10047, 10109})
@@ -105,10 +108,9 @@ def by_errno(fallback: Finding | None = None) -> Reader:
         if number is None:
             several = _several_addresses(error) if type(error) is OSError else None
             return several or (fallback and _in_its_words(error, fallback))
-        finding = ERRNOS.get(number, fallback)
-        return finding and attrs.evolve(
-            _in_its_words(error, finding), details={**finding.details, "errno": number}
-        )
+        if (finding := ERRNOS.get(number)) is not None:
+            return _in_its_words(error, finding)
+        return fallback and _in_its_words(error, fallback).evolve(details={"errno": number})
 
     return read
 
@@ -118,7 +120,7 @@ def _in_its_words(error: OSError, finding: Finding) -> Finding:
     message: object = error.args[0] if len(error.args) == 1 else None
     text = message if isinstance(message, str) else ""
     if finding is _TIMEOUT and text:
-        return attrs.evolve(finding, message=f"timed out: {text}")
+        return finding.evolve(message=f"timed out: {text}")
     if finding.code != _SETTING.code:
         return finding
     if isinstance(error.strerror, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- None without an errno
@@ -128,7 +130,7 @@ def _in_its_words(error: OSError, finding: Finding) -> Finding:
                 error.filename if isinstance(error.filename, str) else os.fsdecode(error.filename)
             )
             text = f"{text}: {name}"
-    return attrs.evolve(finding, message=text) if text else finding
+    return finding.evolve(message=text) if text else finding
 
 
 def _several_addresses(error: OSError) -> Finding | None:
@@ -150,18 +152,14 @@ def _several_addresses(error: OSError) -> Finding | None:
 
 
 def _least_hopeful(numbers: Iterable[int]) -> Finding | None:
-    known = [
-        attrs.evolve(ERRNOS[number], details={**ERRNOS[number].details, "errno": number})
-        for number in numbers
-        if number in ERRNOS
-    ]
+    known = [ERRNOS[number] for number in numbers if number in ERRNOS]
     lasting = [finding for finding in known if finding.code == _SETTING.code]
     return next(iter(lasting or known), None)
 
 
 def _getaddrinfo(error: OSError) -> Finding:
     setting = error.errno in _GAI_SETTINGS
-    return attrs.evolve(_DNS_SETTING if setting else _DNS, details={"reason": f"EAI {error.errno}"})
+    return (_DNS_SETTING if setting else _DNS).evolve(details={"reason": f"EAI {error.errno}"})
 
 
 BAD_HOST_NAME = Finding(code="SYS_CONFIG_INVALID", message="host name not valid")

@@ -146,6 +146,20 @@ class TeachesNames:
             raise _missing(kind, f"{kind.__name__!r} object", name)
 
 
+class NoFunction:
+    """A base of values: whoever calls one, or decorates with it, is told what to write."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **_: Any) -> Any:
+            """Say what to write: a value is no function and no decorator."""
+            from .mistakes import wrong_use
+
+            raise argument_error(wrong_use(self, args))
+
+
 def _missing(kind: type, what: str, name: str) -> AttributeError:
     return MissingNameError(f"{what} has no attribute {name!r}", kind.__name__, kind, name)
 

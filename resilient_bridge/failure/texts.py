@@ -13,8 +13,6 @@ from functools import cache
 from itertools import islice
 from typing import Any, Final, cast
 
-import attrs
-
 from .bodies import ErrorBody, document_in, read_body
 from .bridge_errors import printed_finding
 from .closes import printed_close
@@ -68,15 +66,14 @@ _INVALID = reported("SYS_UPSTREAM_REJECTED", "not valid", "correct what the mess
 _NO_COMMAND = reported(
     "SYS_UPSTREAM_REJECTED", "command not found", "check its spelling and the search path"
 )
-_NOT_THERE = attrs.evolve(
-    reported("SYS_UPSTREAM_REJECTED", "not found", hint="ENOENT"), details={"reason": "not_found"}
+_NOT_THERE = reported("SYS_UPSTREAM_REJECTED", "not found", hint="ENOENT").evolve(
+    details={"reason": "not_found"}
 )
-_NOT_ALLOWED = attrs.evolve(
-    reported("SYS_UPSTREAM_REJECTED", "not permitted", hint="EACCES"),
+_NOT_ALLOWED = reported("SYS_UPSTREAM_REJECTED", "not permitted", hint="EACCES").evolve(
     details={"reason": "permission_denied"},
 )
 _NO_SPACE = reported("SYS_UPSTREAM_REJECTED", "no space left", hint="ENOSPC")
-_FORBIDDEN = attrs.evolve(_FINAL, code="AUTH_FORBIDDEN", category=Category.UPSTREAM)
+_FORBIDDEN = _FINAL.evolve(code="AUTH_FORBIDDEN", category=Category.UPSTREAM)
 _CORRUPT = reported("PROTO_INVALID_MESSAGE", kind=Kind.CORRUPTION)
 _PARTIAL = reported("SYS_UPSTREAM_REJECTED", kind=Kind.PARTIAL)
 # of a peer that runs scripts: what its codes say, in words
@@ -89,9 +86,7 @@ _CSP, _SCRIPT_TIMEOUT, _SCRIPT_ERROR = (
     )
     for name in ("CSP_BLOCKED", "EXECUTION_TIMEOUT", "EXECUTION_ERROR")
 )
-_MEMORY = attrs.evolve(
-    reported("SYS_UNAVAILABLE", "", "ask for less at once"), details={"max_retries": 1}
-)
+_MEMORY = reported("SYS_UNAVAILABLE", "", "ask for less at once").evolve(details={"max_retries": 1})
 
 _SYMBOLS: Mapping[str, Finding] = {  # in capitals only
     "ECONNREFUSED": _REFUSED,
@@ -163,8 +158,9 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
         ("server certificate verification failed", "ssl certificate problem"), _CERTIFICATE
     ),
     **dict.fromkeys(("certificate verify failed", "certificate has expired"), _CERTIFICATE),
-    "host key verification failed": attrs.evolve(
-        reported("CONN_TLS_HANDSHAKE_FAILED", "host key not accepted"),
+    "host key verification failed": reported(
+        "CONN_TLS_HANDSHAKE_FAILED", "host key not accepted"
+    ).evolve(
         suggestions=("compare the host key through another channel, then accept it",),
     ),
     **dict.fromkeys(
@@ -296,15 +292,15 @@ def _by_pattern(text: str) -> Finding | None:
         return at_beginning
     match = _patterns().search(lowered)
     if final is RATE and match is None:
-        return _reported(attrs.evolve(RATE, retry_after=wait), text)
+        return _reported(RATE.evolve(retry_after=wait), text)
     first = None if match is None else _first(text, lowered, match)
     if first is None:
         return None
     if "http_status" in first.details:  # a status makes it an answer, and its words those of a body
         return _reported(status_finding(cast("int", first.details["http_status"]), None, text), "")
     if first.kind is None and first.repeats:
-        first = attrs.evolve(first, retry_after=wait)
-    return attrs.evolve(first, message=first.summary + short_of(text))
+        first = first.evolve(retry_after=wait)
+    return first.evolve(message=first.summary + short_of(text))
 
 
 def _by_beginning(text: str, wait: float | None) -> Finding | None:
@@ -325,7 +321,7 @@ def _by_beginning(text: str, wait: float | None) -> Finding | None:
             else _FAILED.search(rest[:_NEAR].lower())
         )
         if failed or answered.details.get("reason"):
-            return _reported(attrs.evolve(answered, message=""), text)
+            return _reported(answered.evolve(message=""), text)
     names = [
         next(filter(None, match.groups())) for match in islice(_CODE.finditer(start), _MOST_CODES)
     ]
@@ -387,8 +383,8 @@ def _is_error(fields: Mapping[object, Any]) -> bool:
 def _reported(finding: Finding, text: str) -> Finding:
     """Return the verdict as that of a report: it is the other side's, and proves nothing."""
     message = finding.summary + short_of(text) if text else finding.message
-    return attrs.evolve(
-        finding, category=Category.UPSTREAM, executed=Executed.MAYBE, proof="", message=message
+    return finding.evolve(
+        category=Category.UPSTREAM, executed=Executed.MAYBE, proof="", message=message
     )
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import attrs
-
 from .finding import Finding, Rules
 
 
@@ -139,7 +137,7 @@ def _verification(error: Any) -> Finding:
     )
     if reason == "SELF_SIGNED" and digest is not None:
         advice = f"compare its sha-256 through another channel, then pin it: sha256:{digest}"
-        return attrs.evolve(found, suggestions=(advice, "or trust its issuer"))
+        return found.evolve(suggestions=(advice, "or trust its issuer"))
     return found
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from .closes import close_finding
 from .finding import Finding, Rules, wrong_setting
 from .statuses import status_finding
@@ -60,14 +58,14 @@ def _no_answer(error: BaseException) -> Finding:
         read = SYSTEM["builtins", "ConnectionError"]
         found = read(cause) if callable(read) else read
         lost = found if isinstance(found, Finding) else _HANDSHAKE_CUT
-        return attrs.evolve(lost, proof=_HANDSHAKE_CUT.proof)
+        return lost.evolve(proof=_HANDSHAKE_CUT.proof)
     return _HANDSHAKE
 
 
 def _unusable_uri(error: BaseException) -> Finding:
     """Distinguish the URL that was configured from one that a redirect named."""
     if type(error.__context__).__name__ == "InvalidStatus":
-        return attrs.evolve(_REDIRECT, message="redirect to what is no websocket url refused")
+        return _REDIRECT.evolve(message="redirect to what is no websocket url refused")
     return wrong_setting("url not valid")
 
 

@@ -14,8 +14,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
-import attrs
-
 from .closes import close_finding
 from .finding import Finding, Reader, Rules, chain_of, own_words, wrong_setting
 from .redaction import text_of
@@ -60,9 +58,9 @@ def _proxy(error: BaseException) -> Finding:
         match is None
     ):  # SOCKS proxies give the reason in words; without a known one it is a wrong setting
         finding = text_finding(words)
-        return attrs.evolve(_TUNNEL, retryable=finding is not None and finding.failure().retryable)
+        return _TUNNEL.evolve(retryable=finding is not None and finding.failure().retryable)
     found = status_finding(int(match[1]))
-    return attrs.evolve(found, message=f"proxy: {found.summary}", proof=_TUNNEL.proof)
+    return found.evolve(message=f"proxy: {found.summary}", proof=_TUNNEL.proof)
 
 
 def _local_protocol(error: BaseException) -> Finding:
@@ -86,7 +84,7 @@ def _remote_protocol(error: BaseException) -> Finding:
     for below in chain_of(error, _DEEPEST):
         event = below.args[0] if below.args else None
         if getattr(event, "error_code", None) == _REFUSED_STREAM and hasattr(event, "stream_id"):
-            return attrs.evolve(_LOST, message="stream refused", proof="refused_stream")
+            return _LOST.evolve(message="stream refused", proof="refused_stream")
     return _LOST
 
 
@@ -132,11 +130,11 @@ _RULES: Mapping[str, Finding | Reader] = {
     "UnsupportedProtocol": wrong_setting("url without http:// or https://"),
     "InvalidURL": wrong_setting("url not valid"),
     "CookieConflict": wrong_setting("several cookies of one name"),
-    "TooManyRedirects": attrs.evolve(
-        _BAD_ANSWER, code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
+    "TooManyRedirects": _BAD_ANSWER.evolve(
+        code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
     ),
     "DecodingError": _BAD_ANSWER,
-    "SSEError": attrs.evolve(_BAD_ANSWER, message="answer is no event stream"),
+    "SSEError": _BAD_ANSWER.evolve(message="answer is no event stream"),
     "StreamError": _MISUSE,
     "WebSocketUpgradeError": _upgrade,
     "WebSocketDisconnect": _disconnect,
@@ -186,6 +184,6 @@ RULES: Rules = {
     ("http", "IncompleteRead"): _LOST,
     ("h11", "RemoteProtocolError"): _LOST,
     ("h11", "LocalProtocolError"): _local_protocol,
-    ("http", "HTTPException"): attrs.evolve(_BAD_ANSWER, category=Category.PROTOCOL),
+    ("http", "HTTPException"): _BAD_ANSWER.evolve(category=Category.PROTOCOL),
 }
 """What each says by itself, or when nothing below it is known."""

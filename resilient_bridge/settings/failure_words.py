@@ -15,8 +15,7 @@ from typing import Any, Final, cast
 import attrs
 
 from ..failure import CODES, Category, Failure, Kind, is_known_code, number_in
-from ..failure.class_names import Named, named
-from ..values.what import WORDS, is_code, is_what
+from ..failure.what import WORDS, Named, is_code, is_what, named
 from .reading import Reading
 
 

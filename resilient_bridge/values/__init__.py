@@ -15,13 +15,10 @@ if TYPE_CHECKING:
     from .rule import Rule as Rule
     from .rule import Rules as Rules
     from .rule import most_specific as most_specific
-    from .what import matches as matches
-    from .what import names_class as names_class
 
 _NAMES = {
     "backoff": "Backoff",
     "rule": "most_specific Rule Rules",
-    "what": "matches names_class",
 }
 
 

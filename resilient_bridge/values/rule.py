@@ -6,31 +6,89 @@ general and particular rules in any order.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 import attrs
 
 from ..failure.source_text import shown
-from .fields import Value, count, fits, optional, path_of, refuse
-from .foreign import WaitSchedule, check_wait
-from .forms import takes
-from .what import WANTED, is_what, plain, rank, refuse_what
+from ..failure.what import WANTED, WORDS, What, is_tenacity, is_what, meant, plain, rank
+from .backoff import WaitSchedule, check_wait
+from .fields import Value, count, fits, optional, path_of, refuse, wants
 
 
 if TYPE_CHECKING:
     from ..failure import Failure
+    from .fields import Validator
 
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 _check_before: Final = fits(
-    "function",
     "a function without arguments",
     callable,
     refused="a function without arguments, or None",
 )
+
+
+def as_whats(value: What | Collection[What]) -> tuple[What, ...]:
+    """Return one What, or a collection of them, as a tuple; other values unchanged."""
+    received: Any = cast("Any", value)
+    # a set has no order of its own: equal sets make equal policies
+    if isinstance(received, set | frozenset):
+        return tuple(
+            sorted((_meant(plain(item)) for item in cast("set[Any]", received)), key=shown)
+        )
+    if isinstance(received, list | tuple):
+        return tuple(_meant(plain(item)) for item in cast("list[Any]", received))
+    if isinstance(received, str) and received in WORDS:
+        return (WORDS[received],)
+    one = is_what(value) or is_tenacity(value, "retry_base")
+    return (plain(value),) if one else cast("Any", value)
+
+
+def _meant(what: Any) -> Any:
+    return WORDS.get(what, what) if type(what) is str else what
+
+
+def whats(*, of_tenacity: bool = False) -> Validator:
+    """Return a validator for a tuple of What.
+
+    `of_tenacity` lets one of tenacity's `retry=` objects stand for one.
+    """
+
+    @wants("failures")
+    def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        check_whats(path_of(instance, attribute), value, of_tenacity=of_tenacity)
+
+    return check
+
+
+def check_whats(path: str, value: object, *, of_tenacity: bool = False) -> None:
+    """Raise ConfigError for a value that is no tuple of What, with the position of a wrong item."""
+    wanted = f"{WANTED} or one of tenacity's retry objects" if of_tenacity else WANTED
+    if not isinstance(value, tuple):
+        refuse_what(path, value, f"{wanted}, or a collection of those", words=WORDS)
+    items = cast("tuple[object, ...]", value)
+    for index, item in enumerate(items):
+        if not is_what(item) and not (of_tenacity and is_tenacity(item, "retry_base")):
+            refuse_what(f"{path}[{index}]", item, wanted, beside=items, words=WORDS)
+
+
+def refuse_what(
+    path: str,
+    item: object,
+    wanted: str = WANTED,
+    *,
+    beside: object = None,
+    words: Iterable[str] = (),
+) -> NoReturn:
+    """Raise ConfigError for what is not in the vocabulary, with what may have been meant.
+
+    `beside`: the collection that it is in.
+    """
+    refuse(path, meant(item, beside, words) or wanted, item)
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -109,7 +167,7 @@ def as_rules(rules: Mapping[Any, Rule]) -> Mapping[Any, Rule]:
     )
 
 
-@takes("rules", of=Rule, wanted="a table of failures, each with a rule")
+@wants("a table of failures, each with a rule")
 def check_rules(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate a field that holds a table."""
     path = path_of(instance, attribute)

@@ -98,6 +98,22 @@ def test_only_the_fields_named_change():
         )
 
 
+def test_exception_is_the_last_of_all_as_in_rules():
+    """Below a client's own error, whose base Exception is, a class of the cause says more; so does a pattern."""
+    error = type("ConnectError", (Exception,), {"__module__": "httpx.errors"})("x")
+    error.__cause__ = ConnectionResetError(104, "reset")
+    with (
+        classify.register(OSError, code="SYS_STATE_DAMAGED"),
+        classify.register(Exception, code="TOOL_EXECUTION_FAILED"),
+    ):
+        assert classify(error).code == "SYS_STATE_DAMAGED"
+    with (
+        classify.register(re.compile("full house"), code="SYS_STATE_DAMAGED"),
+        classify.register(Exception, code="TOOL_EXECUTION_FAILED"),
+    ):
+        assert classify(Exception("full house")).code == "SYS_STATE_DAMAGED"
+
+
 def test_the_most_specific_wins_then_the_later():
     """Number, very class, pattern, code, base class, in that order; and leaving restores what held before."""
     with (

@@ -18,7 +18,8 @@ import attrs
 
 from ...failure import Failure, classify, config_error, redact
 from ...failure.registry import InForce
-from ...values.what import What, is_what, plain, rank, refuse_what
+from ...failure.what import What, is_what, plain, rank
+from ...values.rule import refuse_what
 from .missing_file import missing_file
 from .missing_path import missing_path
 from .near_misses import SearchAllowance

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...failure import REJECTED, Category, Severity, is_limited
-from ...values.what import matches_safely, names_class
+from ...failure.what import matches_safely, names_class
 
 
 if TYPE_CHECKING:

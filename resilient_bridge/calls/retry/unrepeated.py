@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ...failure import class_name
+from ...failure.record import note_once
 from ...failure.source_text import shown
 from ...telemetry.hub import say
-from ...values.what import note_once
 
 
 if TYPE_CHECKING:
