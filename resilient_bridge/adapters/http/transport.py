@@ -18,6 +18,7 @@ from ...calls.ports import (
     bind,
     failure_of_result,
     is_retried_around,
+    make_last,
     remaining,
     repeat_within,
     tell_cut,
@@ -31,7 +32,7 @@ from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
 from ..mcp_wire import watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
-from .bodies import bounded, look_async, note_use, once, peek, peek_async, watch_body
+from .bodies import READ_ONCE, bounded, look_async, once, peek, peek_async, watch_body
 from .own_transport import Options, own_transport
 from .requests import (
     IDEMPOTENT_METHODS,
@@ -354,7 +355,14 @@ class HTTPTransport(_Bases):
             mark_redirect(request)
         if self._max_body is not None:
             bounded(response, self._max_body, request, _add_library_base)
-        if self._repeats and request.method in IDEMPOTENT_METHODS and _is_free(request.extensions):
+        extensions = request.extensions
+        if (
+            self._repeats
+            and request.method in IDEMPOTENT_METHODS
+            # the request leaves the transport its policy and its permission
+            and extensions.get("rb.policy", extensions) is not None
+            and extensions.get("rb.idempotent") is not False
+        ):
             self._watch_body(response, self._tell_cut)
         return response
 
@@ -437,14 +445,6 @@ def bearer_of(token: Token | None, owner: str) -> Bearer | None:
     return Bearer(token, owner)
 
 
-def _is_free(extensions: Any) -> bool:
-    """Return whether the request leaves the transport its policy and its permission."""
-    return (
-        extensions.get("rb.policy", extensions) is not None
-        and extensions.get("rb.idempotent") is not False
-    )
-
-
 def _same(response: Any) -> Any:
     return response
 
@@ -466,7 +466,8 @@ def _sending(
         try:
             response = once_sent(request)
         finally:
-            note_use(request)
+            if getattr(request.stream, "is_started", False):
+                make_last(READ_ONCE)
         if response.status_code < 400:
             return sound_as(response)
         look(response)
@@ -494,7 +495,8 @@ def _sending_async(
         try:
             response = await once_sent(request)
         finally:
-            note_use(request)
+            if getattr(request.stream, "is_started", False):
+                make_last(READ_ONCE)
         if response.status_code < 400:
             return sound_as(response)
         await look(response)
