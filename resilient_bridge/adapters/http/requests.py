@@ -304,13 +304,13 @@ def bound_to(request: Any, remaining: float) -> Generator[None, None, None]:
             extensions["timeout"] = timeouts
 
 
-def check_transport(inner: Any, policy: Policy) -> None:
+def check_transport(inner: Any, policy: Policy, owner: str) -> None:
     """Raise ConfigError for no transport, or for a Timeout that cannot limit a sync one."""
     if inner is None or hasattr(inner, "handle_async_request"):
         return
     if not hasattr(inner, "handle_request"):
-        raise config_error("HTTPTransport.inner", "a transport of httpx or httpx2, or None", inner)
-    check_sync(policy, "HTTPTransport.policy")
+        raise config_error(f"{owner}.inner", "a transport of httpx or httpx2, or None", inner)
+    check_sync(policy, f"{owner}.policy")
 
 
 def check_inner(inner: Any, *, is_async: bool) -> None:

@@ -156,22 +156,26 @@ class HTTPTransport(_Bases):
 
         An HTTPTransport as `inner` is one.
         """
-        self._policy = calls_of(policy, "HTTPTransport.policy")
+        self._policy = calls_of(policy, f"{self._owner}.policy")
         if isinstance(inner, HTTPTransport):
             raise config_error(
                 "HTTPTransport.inner", "a transport that does not retry already", inner
             )
-        check_transport(inner, self._policy)
+        check_transport(inner, self._policy, self._owner)
         if max_body is not None and not is_count(max_body):
             raise config_error(
                 "HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body
             )
-        check_http_options("HTTPTransport", idempotency_header, allow_plaintext_credentials)
+        check_http_options(self._owner, idempotency_header, allow_plaintext_credentials)
         self._options = Options(
             verify=verify, cert=cert, http2=http2, proxy=proxy, limits=limits, trust_env=trust_env
         )
         self._options.check("HTTPTransport", inner)
-        self._bearer = bearer_of(token, "HTTPTransport")
+        self._bearer: Bearer | None = None
+        if token is not None:
+            from .bearer import Bearer  # imported here: most transports have none
+
+            self._bearer = Bearer(token, self._owner)
         self._inner: Any = inner
         self._making = (
             new_lock()
@@ -187,6 +191,8 @@ class HTTPTransport(_Bases):
         self._logged: set[str] = (
             set()
         )  # the classes of bodies that were cut of which the log has told
+
+    _owner = "HTTPTransport"  # as errors of its arguments name it
 
     # What differs between client libraries: see `views.Core`.
     _report_request: Callable[[Any], Any] = staticmethod(watch_request)
@@ -435,14 +441,6 @@ class _Sound:
 
     def __init__(self, response: Any) -> None:
         self.response = response
-
-
-def bearer_of(token: Token | None, owner: str) -> Bearer | None:
-    if token is None:
-        return None
-    from .bearer import Bearer  # imported here: most transports have none
-
-    return Bearer(token, owner)
 
 
 def _same(response: Any) -> Any:

@@ -16,14 +16,13 @@ import attrs
 
 from .bodies import LOOK, tells
 from .requests import PORTS
-from .transport import HTTPTransport, bearer_of
+from .transport import HTTPTransport
 
 
 if TYPE_CHECKING:
     from ...calls import Policy
     from ...failure import BridgeError
     from ...presets.bridge_policy import BridgePolicy
-    from .bearer import Token
 
 
 class URLView:
@@ -166,19 +165,21 @@ class Core(HTTPTransport):
 
     def __init__(
         self,
+        owner: str,
         policy: Policy | BridgePolicy | None,
         inner: Any,
         look: Callable[[Any], Any],
         as_theirs: Callable[[BridgeError, Any], None] = _nothing,
-        *,
-        owner: str,
-        token: Token | None,
         **options: Any,
     ) -> None:
+        self._owner = owner
         super().__init__(policy, inner, **options)
-        self._bearer = bearer_of(token, owner)
         self._peek = self._peek_async = look
         self._as_theirs = as_theirs
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
 
     def __repr__(self) -> str:
         return repr(self._policy)
