@@ -246,7 +246,7 @@ class _Body(_Around):
 
 
 class _Watched(_Around):
-    """A body whose reader's error is told."""
+    """A body that reports the error of its reader."""
 
     def __init__(self, stream: Any, tell: Callable[[Exception], None]) -> None:
         self._stream = stream

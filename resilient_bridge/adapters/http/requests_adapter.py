@@ -108,7 +108,7 @@ class HTTPAdapter(_Base):
         try:
             return self._core.handle_request(view)  # type: ignore[no-any-return]
         except BridgeError as error:
-            raise _theirs(error, request) from error.__cause__
+            raise _of_requests(error, request) from error.__cause__
         finally:
             carried.pop("timeout", None)
             request.body = body
@@ -171,7 +171,7 @@ def _seconds(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _theirs(error: BridgeError, request: Any) -> Any:
+def _of_requests(error: BridgeError, request: Any) -> Any:
     exceptions = import_module("requests.exceptions")
     base = exceptions.Timeout if isinstance(error, TimeoutError) else exceptions.RequestException
     made = same_error_for(error, base)

@@ -188,16 +188,14 @@ class HTTPTransport(_Bases):
         self._repeats = any(
             isinstance(layer, Retry) and layer.attempts != 1 for layer in self._policy.layers
         )
-        self._logged: set[str] = (
-            set()
-        )  # the classes of bodies that were cut of which the log has told
+        self._logged: set[str] = set()  # the classes of bodies that were cut that the log has named
 
     _owner = "HTTPTransport"  # as errors of its arguments name it
 
     # What differs between client libraries: see `views.Core`.
     _report_request: Callable[[Any], Any] = staticmethod(watch_request)
     _report_answer: Callable[[Any, Any, Any], Any] = staticmethod(watch_answer)
-    _as_theirs: Callable[[BridgeError, Any], None] = staticmethod(_add_library_base)
+    _add_base: Callable[[BridgeError, Any], None] = staticmethod(_add_library_base)
     _cookie_lines: Callable[[Any], list[str]] = staticmethod(_cookie_lines)
     _watch: Callable[[Any], None] = staticmethod(once)
     _peek: Callable[[Any], Any] = staticmethod(peek)
@@ -214,7 +212,7 @@ class HTTPTransport(_Bases):
             response = await send(request)
         except Exception as error:
             if isinstance(error, BridgeError):
-                self._as_theirs(error, request)
+                self._add_base(error, request)
             disprove_hop(error, request)
             raise
         finally:
@@ -230,7 +228,7 @@ class HTTPTransport(_Bases):
             response = send(request)
         except Exception as error:
             if isinstance(error, BridgeError):
-                self._as_theirs(error, request)
+                self._add_base(error, request)
             disprove_hop(error, request)
             raise
         finally:
@@ -252,7 +250,7 @@ class HTTPTransport(_Bases):
                 )
             return self._protected_for(request, is_async=is_async)
         except BridgeError as error:
-            self._as_theirs(error, request)
+            self._add_base(error, request)
             raise
 
     def _protected_for(self, request: Any, *, is_async: bool) -> Callable[..., Any]:

@@ -154,7 +154,7 @@ class Core(HTTPTransport):
     """HTTPTransport over views of another library's requests.
 
     The view watches the body, and no client of mcp sends through it. `look` reads the body of an
-    error into the response, if it is short; for an async library it is async. `as_theirs` gives an
+    error into the response, if it is short; for an async library it is async. `add_base` gives an
     error of ours the base class of the library.
     """
 
@@ -169,13 +169,13 @@ class Core(HTTPTransport):
         policy: Policy | BridgePolicy | None,
         inner: Any,
         look: Callable[[Any], Any],
-        as_theirs: Callable[[BridgeError, Any], None] = _nothing,
+        add_base: Callable[[BridgeError, Any], None] = _nothing,
         **options: Any,
     ) -> None:
         self._owner = owner
         super().__init__(policy, inner, **options)
         self._peek = self._peek_async = look
-        self._as_theirs = as_theirs
+        self._add_base = add_base
 
     @property
     def policy(self) -> Policy:
