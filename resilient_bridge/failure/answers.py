@@ -13,11 +13,10 @@ from typing import Any, Final, TypeAlias, cast
 from .dispatch import Key, dispatch
 from .failure import Failure
 from .finding import Finding
-from .http_libraries import answer_status, body_of
+from .http_clients import answer_status, body_of, response_finding
 from .registry import applied, is_taught, taught
 from .rpc_answers import answer_finding, error_answer, result_answer
 from .statuses import hidden_finding
-from .wrappers import response_finding
 
 
 _Reader: TypeAlias = Callable[[Any], Finding | Failure | None]

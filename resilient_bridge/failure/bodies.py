@@ -17,6 +17,7 @@ import attrs
 
 from .provider_codes import name_key
 from .retry_after import duration_of, seconds_in_field, wait_in_text
+from .rpc import read_json
 
 
 _LARGEST: Final = 65_536  # bytes or characters that are parsed
@@ -248,16 +249,6 @@ class ErrorBody:
 
 
 EMPTY: Final = ErrorBody()
-
-
-def read_json(body: object) -> object:
-    """Return a bounded body parsed as JSON, None if it is not JSON."""
-    if not isinstance(body, (bytes, bytearray, str)) or not 0 < len(body) <= _LARGEST:
-        return None
-    try:
-        return cast("object", json.loads(body))
-    except (ValueError, RecursionError):
-        return None
 
 
 def read_body(body: object, headers: object = None) -> ErrorBody:

@@ -12,10 +12,7 @@ from typing import Final
 
 import attrs
 
-from . import exits, google, http_libraries, providers, services, system, wrappers
-from . import rpc_answers as rpc
-from . import tls_errors as tls
-from . import websocket_losses as links
+from . import exits, http_clients, rpc_answers, sdks, services, system
 from .exceptions import BridgeError
 from .finding import Finding, Reader, package_of
 
@@ -24,23 +21,15 @@ Key = tuple[str, str]
 
 RULES: Final[Mapping[Key, Finding | Reader]] = {
     **system.RULES,
-    **tls.RULES,
-    **links.RULES,
-    **wrappers.RULES,
-    **http_libraries.RULES,
+    **http_clients.RULES,
     **services.RULES,
     **exits.RULES,
-    **rpc.RULES,
-    **providers.RULES,
-    **google.RULES,
+    **rpc_answers.RULES,
+    **sdks.RULES,
 }
-_WRAPPERS: Final[Mapping[Key, str | None]] = {
-    **wrappers.WRAPPERS,
-    **http_libraries.WRAPPERS,
-    **services.WRAPPERS,
-}
-_LEAVES: Final = wrappers.LEAVES | http_libraries.LEAVES | services.LEAVES
-_PROVIDERS: Final[Mapping[Key, str]] = {**providers.PROVIDERS, **google.PROVIDERS}
+_WRAPPERS: Final[Mapping[Key, str | None]] = {**http_clients.WRAPPERS, **services.WRAPPERS}
+_LEAVES: Final = http_clients.LEAVES | services.LEAVES
+_PROVIDERS: Final[Mapping[Key, str]] = sdks.PROVIDERS
 _STOPS: Final = frozenset(  # never failures: they end the task, the program or a generator
     {
         ("builtins", "KeyboardInterrupt"),
@@ -100,7 +89,7 @@ def _work_out(cls: type) -> Dispatch:
         rules=tuple(RULES[key] for key in keys if key in RULES),
         wraps=wrapper in _WRAPPERS,
         proof=None if wrapper is None else _WRAPPERS.get(wrapper),
-        through=keys[0][0] != "litellm" and any(key in wrappers.SDK_WRAPPERS for key in keys),
+        through=keys[0][0] != "litellm" and any(key in http_clients.SDK_WRAPPERS for key in keys),
         stops=any(key in _STOPS for key in keys),
         textual=cls in _TEXTUAL,
         provider="litellm"

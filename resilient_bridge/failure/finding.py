@@ -11,10 +11,9 @@ from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
-from .codes import code_info
 from .failure import Failure, changed, with_detail
 from .redaction import READ, class_name, raw_text, text_of
-from .taxonomy import Category, Executed, Kind, Severity
+from .vocabulary import Category, Executed, Kind, Severity, code_info
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -24,7 +23,7 @@ class Finding:
     None means the table's value.
 
     `executed=NO` is never set directly: it follows from `proof`, the name of a row of
-    `proofs.PROOFS`. Without a proof the call may have run.
+    `vocabulary.PROOFS`. Without a proof the call may have run.
     """
 
     code: str

@@ -13,13 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from .codes import CODES
+from .errnos import EXECUTIONS
 from .failure import Failure
 from .finding import Finding
-from .hints import EXECUTIONS
 from .retry_after import finite_seconds
 from .rpc import CATEGORY_CODES, OWN_DETAILS, is_count, is_our_code, severity_in
-from .taxonomy import Category, Executed
+from .vocabulary import CODES, Category, Executed
 
 
 ALIASES: Mapping[str, str] = {

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import attrs
 
 from .failure import changed
-from .taxonomy import Executed, Kind
+from .vocabulary import Executed, Kind
 
 
 if TYPE_CHECKING:

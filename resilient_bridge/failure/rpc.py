@@ -1,21 +1,28 @@
-"""JSON-RPC error objects, including MCP's.
+"""JSON-RPC error objects, MCP's among them: what their numbers mean, and what else says what they say.
 
-What their numbers mean, and which fields of `data` override them.
+Which fields of `data` override a number, and which HTTP responses say that the session of MCP is
+unknown.
 
 Rule: nothing in a response is trusted: wrong types are ignored. `data` beats the number; a
-permanent failure stays permanent.
+permanent failure stays permanent. A server looks up the session before anything else, so a response
+that does not know it proves that the request did not run. The specification has only 404; servers
+also use other statuses and JSON-RPC codes, with texts of their own.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypedDict, cast
 
-from .codes import CODES, PREFIXES
-from .taxonomy import Category, Executed, Kind, Severity
+from .vocabulary import CODES, PREFIXES, Category, Executed, Kind, Severity
+
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class ErrorFields(TypedDict, total=False):
@@ -122,6 +129,7 @@ _GENERAL: Final = frozenset(
     {*CATEGORY_CODES.values()}
 )  # codes no more specific than their category
 _INTERNAL: Final = -32603
+_LARGEST_BODY: Final = 65_536  # bytes or characters that are parsed
 _LOOKED_AT: Final = 500  # characters of a message
 
 _SESSION_GONE = frozenset({-32600, 32600, -32002, -32001, -32000})
@@ -286,3 +294,58 @@ def _category(data: Mapping[object, Any]) -> Category | None:
 def mapping_of(value: object) -> Mapping[object, Any]:
     """Return the value if it is a mapping, else an empty one."""
     return cast("Mapping[object, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def read_json(body: object) -> object:
+    """Return a bounded body parsed as JSON, None if it is not JSON."""
+    if not isinstance(body, (bytes, bytearray, str)) or not 0 < len(body) <= _LARGEST_BODY:
+        return None
+    try:
+        return cast("object", json.loads(body))
+    except (ValueError, RecursionError):
+        return None
+
+
+# ---- responses that do not know the session ---------------------------------------------------------
+
+
+_SESSION_STATUSES: Final = frozenset({400, 401, 403, 404, 409, 410, 422, 503})
+_SESSION_READ: Final = 500  # characters
+_OF_SESSIONS: Final = frozenset({-32001, -32600})
+_SAYS_SO: Final = frozenset({-32001, -32600, 32600, -32000, -32002})
+
+
+def is_session_error(error: Mapping[str, Any]) -> bool:
+    """Return whether a JSON-RPC error in a successful response means that the session is gone.
+
+    It needs a code and a text that say so, and no data: a session of the application has some.
+    """
+    message = error.get("message")
+    is_text = (
+        isinstance(message, str)
+        and SESSION_UNKNOWN.match(message.strip()[:_SESSION_READ]) is not None
+    )
+    return is_text and error.get("code") in _OF_SESSIONS and error.get("data") is None
+
+
+def is_session_unknown(status: int, body: bytes) -> bool:
+    """Return whether this response to a request with a session id means that the session is gone.
+
+    404 does, unless it is a JSON-RPC error of another meaning (-32601: no such method). Another
+    status does if its text says so: 400 "No valid session ID provided", 400 "Bad Request: Server
+    not initialized", 401 "Session not found".
+    """
+    text = body.decode("utf-8", "replace")
+    body_fields = mapping_of(cast("Any", read_json(text)))
+    error = mapping_of(body_fields.get("error"))
+    code, message = (
+        error.get("code"),
+        error.get("message") or body_fields.get("message") or body_fields.get("error") or text,
+    )
+    says_so = (
+        isinstance(message, str)
+        and SESSION_UNKNOWN.match(message.strip()[:_SESSION_READ]) is not None
+    )
+    if status == 404:
+        return says_so or not isinstance(code, int) or code in _SAYS_SO
+    return status in _SESSION_STATUSES and says_so

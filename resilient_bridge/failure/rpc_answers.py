@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from .bodies import read_json
-from .bridge_errors import error_object_finding
+from .errnos import EXECUTIONS
 from .finding import Finding, Rules, own_words, short_of
-from .hints import EXECUTIONS
 from .payloads import payload_finding, report_finding
-from .rpc import mapping_of, severity_in
-from .taxonomy import Category
-from .texts import text_finding
+from .rpc import mapping_of, read_json, severity_in
+from .texts import error_object_finding, text_finding
+from .vocabulary import Category
 
 
 _FAILED: Final = Finding(code="TOOL_EXECUTION_FAILED")

@@ -13,8 +13,8 @@ from .finding import Finding, Rules, short_of
 from .retry_after import wait_from_headers
 from .rpc import mapping_of
 from .statuses import status_finding, stream_finding
-from .taxonomy import Category, Executed
 from .texts import text_finding
+from .vocabulary import Category, Executed
 
 
 _MAYBE: Final = Executed.MAYBE

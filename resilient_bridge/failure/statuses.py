@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .bodies import ErrorBody, read_body, read_json
+from .bodies import ErrorBody, read_body
 from .finding import Finding
 from .payloads import payload_finding
 from .provider_codes import (
@@ -28,8 +28,8 @@ from .provider_codes import (
     with_message,
 )
 from .retry_after import is_used_up, reset_from_headers, wait_from_headers
-from .rpc import mapping_of
-from .taxonomy import Category
+from .rpc import mapping_of, read_json
+from .vocabulary import Category
 
 
 _REPEATABLE = frozenset({408, 421, 423, 425, 429})
@@ -380,3 +380,16 @@ def hidden_finding(body: bytes, headers: object) -> Finding | None:
     content = read_body(body, headers)
     unknown = Finding(code="SYS_UPSTREAM_REJECTED") if content.names or content.number else None
     return bare_finding(content, unknown)
+
+
+# ---- a server that is away --------------------------------------------------------------------------
+
+
+_AWAY: Final = frozenset(
+    {502, 503, 504, 520, 521, 522, 523, 524, 530}
+)  # from 520 on: of Cloudflare
+
+
+def is_server_away(status: int) -> bool:
+    """Return whether this status of a refusal says that the server behind a proxy is away."""
+    return status in _AWAY

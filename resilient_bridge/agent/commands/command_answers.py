@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from ...failure import Failure, error_for, mapping_of
-from ...failure.hints import EXECUTIONS
+from ...failure.errnos import EXECUTIONS
 from ...failure.rpc_answers import tool_finding
 
 

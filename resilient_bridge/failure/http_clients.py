@@ -1,39 +1,215 @@
-"""HTTP clients beside httpx: requests, urllib3 and aiohttp.
+"""Rules for HTTP clients: httpx, httpx2 and their cores; requests, urllib3 and aiohttp; and what wraps errors of others.
 
-Rule: their exceptions alone say little; the system's own error is below them, as below httpx's
-wrappers. All three follow redirects (and urllib3 and aiohttp retry) by themselves, so their errors
-prove nothing about the whole call. A refused connection is a proof only in our own adapters, where
-one entry is one request. A body is read only if it is already in memory.
+Rule: only below a wrapper is the chain followed, by `__cause__ or __context__`, suppressed or not,
+because httpcore raises `from None` and leaves the certificate's error on `__context__` alone. A
+timeout is not a wrapper: a CancelledError is below it. Whether connecting or reading failed shows
+whether the server can have processed the request.
+
+requests, urllib3 and aiohttp follow redirects (urllib3 and aiohttp retry, too) by themselves, so
+their errors prove nothing about the whole call. A refused connection is a proof only in our own
+adapters, where one entry is one request. A body is read only if it is already in memory.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final, TypeGuard, cast
+from typing import Any, Final, TypeGuard, TypeVar, cast
 
+from .closes import close_finding
 from .errnos import errno_of
-from .finding import Finding, Rules, chain_of, own_words, wrong_setting
+from .finding import Finding, Reader, Rules, chain_of, own_words, wrong_setting
 from .redaction import text_of
 from .statuses import hidden_finding, status_finding
-from .taxonomy import Executed, Kind
+from .system import tls_finding
 from .texts import text_finding
-from .tls_errors import tls_finding
+from .vocabulary import Category, Executed, Kind
+
+
+T = TypeVar("T")
+
+_UNREACHED = Finding(code="CONN_UNREACHABLE", message="connection failed", proof="not_connected")
+_TUNNEL = Finding(
+    code="CONN_UNREACHABLE", message="proxy could not be used", proof="tunnel_refused"
+)
+_LOST = Finding(code="CONN_RESET")
+_CONNECT_TIMEOUT = Finding(code="CONN_TIMEOUT", proof="connect_timeout")
+_TIMEOUT = Finding(code="CONN_TIMEOUT", message="timed out")
+_POOL = Finding(code="CONN_TIMEOUT", message="no free connection in time", proof="pool_timeout")
+_BAD_ANSWER = Finding(
+    code="PROTO_INVALID_FRAME",
+    message="answer cannot be decoded",
+    suggestions=("check the server, and the proxy in between",),
+)
+_MISUSE = Finding(code="SYS_INTERNAL_ERROR", message="response used in the wrong state")
+_PROXY_STATUS: Final = re.compile(r"([1345][0-9]{2})\b")
+
+
+_BAD_REQUEST = Finding(code="SYS_CONFIG_INVALID", message="request not valid")
+_H2_STATES: Final = re.compile(r"\b(Connection|Stream)(Inputs|State)\.[A-Z]")
+_DEEPEST: Final = 10
+_REFUSED_STREAM: Final = 7  # RFC 9113, 8.7: no processing has taken place
+
+
+def _proxy(error: BaseException) -> Finding:
+    """Return the verdict on a proxy's refusal of the tunnel.
+
+    Only its text shows it: `407 Proxy Authentication Required`.
+    """
+    words = own_words(error, *_HTTP)
+    match = _PROXY_STATUS.match(words)
+    if (
+        match is None
+    ):  # SOCKS proxies give the reason in words; without a known one it is a wrong setting
+        finding = text_finding(words)
+        return _TUNNEL.evolve(retryable=finding is not None and finding.failure().retryable)
+    found = status_finding(int(match[1]))
+    return found.evolve(message=f"proxy: {found.summary}", proof=_TUNNEL.proof)
+
+
+def _local_protocol(error: BaseException) -> Finding:
+    """Tell a lost connection from a request that cannot be sent.
+
+    httpcore raises this for input on a closed HTTP/2 connection, also after a GOAWAY in the middle
+    of a response. h11 raises it for a body that is shorter or longer than declared, of which a part
+    was sent. Neither proves that the call did not run.
+    """
+    of_h2 = (
+        type(below).__module__.partition(".")[0] == "h2" for below in chain_of(error, _DEEPEST)
+    )
+    return _LOST if _H2_STATES.search(text_of(error)) or any(of_h2) else _BAD_REQUEST
+
+
+def _remote_protocol(error: BaseException) -> Finding:
+    """Return the verdict on an HTTP/2 stream error.
+
+    REFUSED_STREAM proves that the server did not process the request.
+    """
+    for below in chain_of(error, _DEEPEST):
+        event = below.args[0] if below.args else None
+        if getattr(event, "error_code", None) == _REFUSED_STREAM and hasattr(event, "stream_id"):
+            return _LOST.evolve(message="stream refused", proof="refused_stream")
+    return _LOST
+
+
+def _status(error: Any) -> Finding:
+    return response_finding(error.response)
+
+
+def response_finding(response: Any) -> Finding:
+    """Return the verdict on a response without success, and on its body if that has been read."""
+    body = response.body if hasattr(response, "body") else _content(response)
+    return status_finding(response.status_code, response.headers, body)
+
+
+def _content(response: Any) -> bytes | None:
+    try:
+        content = response.content
+    except Exception:  # noqa: BLE001 (httpx raises while the body of a stream is unread)
+        content = getattr(response, "extensions", {}).get(
+            "rb.body"
+        )  # the part that HTTPTransport has read
+    return content if isinstance(content, bytes) else None
+
+
+def _upgrade(error: Any) -> Finding:
+    return status_finding(error.response.status_code, error.response.headers, upgrade=True)
+
+
+def _disconnect(error: Any) -> Finding:
+    reason = error.reason
+    return close_finding(error.code, reason if isinstance(reason, str) else "", "peer")
+
+
+_RULES: Mapping[str, Finding | Reader] = {
+    "ConnectError": _UNREACHED,
+    "NetworkError": _LOST,
+    "RemoteProtocolError": _remote_protocol,
+    "ProxyError": _proxy,
+    "ConnectTimeout": _CONNECT_TIMEOUT,
+    "PoolTimeout": _POOL,
+    "TimeoutException": _TIMEOUT,
+    "HTTPStatusError": _status,
+    "LocalProtocolError": _local_protocol,
+    "UnsupportedProtocol": wrong_setting("url without http:// or https://"),
+    "InvalidURL": wrong_setting("url not valid"),
+    "CookieConflict": wrong_setting("several cookies of one name"),
+    "TooManyRedirects": _BAD_ANSWER.evolve(
+        code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
+    ),
+    "DecodingError": _BAD_ANSWER,
+    "SSEError": _BAD_ANSWER.evolve(message="answer is no event stream"),
+    "StreamError": _MISUSE,
+    "WebSocketUpgradeError": _upgrade,
+    "WebSocketDisconnect": _disconnect,
+    "WebSocketNetworkError": Finding(code="CONN_WEBSOCKET_CLOSED"),
+}
+_WRAPPING: Mapping[str, str] = {
+    "ConnectError": "not_connected",
+    "ProxyError": "tunnel_refused",
+    "NetworkError": "",
+    "RemoteProtocolError": "",
+    "WebSocketNetworkError": "",
+}
+_HTTP: Final = ("httpx", "httpx2", "httpcore", "httpcore2")
+
+
+def _each(names: Mapping[str, T]) -> Iterator[tuple[tuple[str, str], T]]:
+    for package in _HTTP:
+        for name, value in names.items():
+            yield (package, name), value
+
+
+_WRAPPERS_WRAPPERS: Mapping[tuple[str, str], str | None] = {
+    **dict(_each(_WRAPPING)),
+    ("openai", "APIConnectionError"): None,
+    ("anthropic", "APIConnectionError"): None,
+    ("google", "ContinuationInterruptedError"): "",
+    ("google", "TransportError"): "",
+    ("resilient_bridge", "NotExecutedError"): "not_executed",
+    ("urllib", "URLError"): None,
+    ("litellm", "BaseLLMException"): None,  # litellm's own, around the client's error
+}
+"""Classes below which the root cause is searched, with their subclasses; and what their coming proves: the name of a row of `vocabulary.PROOFS`,
+nothing (empty: it may have run), or what lies below (None)."""
+
+_WRAPPERS_LEAVES: Final = frozenset({("urllib", "HTTPError"), ("litellm", "Timeout")})
+"""Subclasses of wrappers that hide nothing."""
+
+SDK_WRAPPERS: Final = frozenset(
+    {("openai", "APIConnectionError"), ("anthropic", "APIConnectionError")}
+)
+"""They wrap whatever a transport raised, a bug of it too: what lies below always has the word."""
+
+_WRAPPERS_RULES: Rules = {
+    **dict(_each(_RULES)),
+    ("urllib", "HTTPError"): lambda error: status_finding(error.code, error.headers),
+    ("urllib", "URLError"): _UNREACHED,
+    ("http", "IncompleteRead"): _LOST,
+    ("h11", "RemoteProtocolError"): _LOST,
+    ("h11", "LocalProtocolError"): _local_protocol,
+    ("http", "HTTPException"): _BAD_ANSWER.evolve(category=Category.PROTOCOL),
+}
+"""What each says by itself, or when nothing below it is known."""
+
+
+# ---- requests, urllib3, aiohttp ---------------------------------------------------------------------
 
 
 _MAYBE: Final = Executed.MAYBE
 
-_UNREACHED: Final = Finding(code="CONN_UNREACHABLE", message="connection failed", executed=_MAYBE)
-_LOST: Final = Finding(code="CONN_RESET", executed=_MAYBE)
-_TIMEOUT: Final = Finding(
+_FAILED: Final = Finding(code="CONN_UNREACHABLE", message="connection failed", executed=_MAYBE)
+_CUT_OFF: Final = Finding(code="CONN_RESET", executed=_MAYBE)
+_TIMED_OUT: Final = Finding(
     code="CONN_TIMEOUT",
     message="timed out",
     executed=_MAYBE,
     suggestions=("allow more time, or ask for less at once",),
 )
-_CONNECT_TIMEOUT: Final = Finding(code="CONN_TIMEOUT", executed=_MAYBE)
-_BAD_ANSWER: Final = Finding(
+_LATE: Final = Finding(code="CONN_TIMEOUT", executed=_MAYBE)
+_UNREADABLE: Final = Finding(
     code="PROTO_INVALID_FRAME",
     message="answer cannot be decoded",
     executed=_MAYBE,
@@ -45,10 +221,10 @@ _NO_JSON: Final = Finding(
     executed=_MAYBE,
     suggestions=("read the answer as text: it may be an error page",),
 )
-_REDIRECTS: Final = _BAD_ANSWER.evolve(
+_REDIRECTS: Final = _UNREADABLE.evolve(
     code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
 )
-_MISUSE: Final = Finding(code="SYS_INTERNAL_ERROR", message="client used in the wrong state")
+_WRONG_STATE: Final = Finding(code="SYS_INTERNAL_ERROR", message="client used in the wrong state")
 
 
 def answer_status(answer: Any) -> Finding | None:
@@ -109,7 +285,7 @@ def _raised_status(error: Any) -> Finding | None:
 def _connection(error: BaseException) -> Finding:
     """The rule without a known error below (raised by hand, or unpickled): the text may help."""
     found = text_finding(own_words(error, "requests", "urllib3", "aiohttp"))
-    return _UNREACHED if found is None else found.evolve(category=None, executed=_MAYBE, proof="")
+    return _FAILED if found is None else found.evolve(category=None, executed=_MAYBE, proof="")
 
 
 def _status_in_words(error: BaseException) -> Finding | None:
@@ -129,7 +305,7 @@ def _answer_error(error: Any) -> Finding:
     """The rule for ClientResponseError: a raised status, or an answer that is no HTTP (its 400)."""
     status = error.status
     if str(type(error.__cause__).__module__).startswith("aiohttp.") or not isinstance(status, int):
-        return _BAD_ANSWER
+        return _UNREADABLE
     if status < 400:
         return _NO_JSON
     finding = status_finding(status, error.headers)
@@ -141,7 +317,7 @@ def _proxy_answer(error: Any) -> Finding:
     return found.evolve(message=f"proxy: {found.summary}", proof="")
 
 
-def _upgrade(error: Any) -> Finding:
+def _aiohttp_upgrade(error: Any) -> Finding:
     if error.status < 400:
         return Finding(
             code="PROTO_VIOLATION", message="websocket handshake not valid", executed=_MAYBE
@@ -156,12 +332,12 @@ def _pin(error: Any) -> Finding:
 
 _REQUESTS: Mapping[str, Any] = {
     "HTTPError": _raised_status,
-    "ConnectTimeout": _CONNECT_TIMEOUT,
-    "Timeout": _TIMEOUT,
+    "ConnectTimeout": _LATE,
+    "Timeout": _TIMED_OUT,
     "ConnectionError": _connection,
     "RetryError": _connection,
-    "ChunkedEncodingError": _LOST,
-    "ContentDecodingError": _BAD_ANSWER,
+    "ChunkedEncodingError": _CUT_OFF,
+    "ContentDecodingError": _UNREADABLE,
     "JSONDecodeError": _NO_JSON,
     "InvalidJSONError": Finding(
         code="SYS_INTERNAL_ERROR",
@@ -174,48 +350,48 @@ _REQUESTS: Mapping[str, Any] = {
     "MissingSchema": wrong_setting("url without http:// or https://", _MAYBE),
     "InvalidSchema": wrong_setting("url without http:// or https://", _MAYBE),
     "InvalidHeader": wrong_setting("header not valid", _MAYBE),
-    "StreamConsumedError": _MISUSE,
-    "UnrewindableBodyError": _MISUSE,
+    "StreamConsumedError": _WRONG_STATE,
+    "UnrewindableBodyError": _WRONG_STATE,
 }
 _URLLIB3: Mapping[str, Any] = {
     "ResponseError": _status_in_words,
     "NewConnectionError": _connection,
-    "ConnectTimeoutError": _CONNECT_TIMEOUT,
-    "EmptyPoolError": _TIMEOUT.evolve(message="no free connection in time"),
-    "FullPoolError": _TIMEOUT.evolve(message="no free connection in time"),
-    "TimeoutError": _TIMEOUT,
-    "ProtocolError": _LOST,
+    "ConnectTimeoutError": _LATE,
+    "EmptyPoolError": _TIMED_OUT.evolve(message="no free connection in time"),
+    "FullPoolError": _TIMED_OUT.evolve(message="no free connection in time"),
+    "TimeoutError": _TIMED_OUT,
+    "ProtocolError": _CUT_OFF,
     "SSLError": _connection,
     "ProxyError": _connection,
-    "DecodeError": _BAD_ANSWER,
+    "DecodeError": _UNREADABLE,
     "LocationValueError": wrong_setting("url not valid", _MAYBE),
-    "ClosedPoolError": _MISUSE,
+    "ClosedPoolError": _WRONG_STATE,
 }
 _AIOHTTP: Mapping[str, Any] = {
     "ClientHttpProxyError": _proxy_answer,
-    "WSServerHandshakeError": _upgrade,
+    "WSServerHandshakeError": _aiohttp_upgrade,
     "ContentTypeError": _NO_JSON,
     "TooManyRedirects": _REDIRECTS,
     "ClientResponseError": _answer_error,
-    "ConnectionTimeoutError": _CONNECT_TIMEOUT,
-    "ServerTimeoutError": _TIMEOUT,
+    "ConnectionTimeoutError": _LATE,
+    "ServerTimeoutError": _TIMED_OUT,
     "ServerFingerprintMismatch": _pin,
-    "ServerDisconnectedError": _LOST,
+    "ServerDisconnectedError": _CUT_OFF,
     "ClientConnectorError": _connection,
-    "ClientPayloadError": _LOST,
+    "ClientPayloadError": _CUT_OFF,
     "InvalidURL": wrong_setting("url not valid", _MAYBE),
     "NonHttpUrlClientError": wrong_setting("url without http:// or https://", _MAYBE),
 }
-RULES: Rules = {
+_HTTP_LIBRARIES_RULES: Rules = {
     **{("requests", name): rule for name, rule in _REQUESTS.items()},
     **{("urllib3", name): rule for name, rule in _URLLIB3.items()},
     **{("aiohttp", name): rule for name, rule in _AIOHTTP.items()},
-    ("aiohttp", "ClientConnectionResetError"): _LOST,
+    ("aiohttp", "ClientConnectionResetError"): _CUT_OFF,
     ("aiohttp", "ClientConnectionError"): _connection,
 }
 """The verdict on each class alone, or if nothing below it is known."""
 
-WRAPPERS: Mapping[tuple[str, str], str | None] = {
+_HTTP_LIBRARIES_WRAPPERS: Mapping[tuple[str, str], str | None] = {
     ("requests", "ConnectionError"): "",
     ("requests", "RetryError"): "",
     ("requests", "ChunkedEncodingError"): "",
@@ -228,7 +404,7 @@ WRAPPERS: Mapping[tuple[str, str], str | None] = {
 }
 """Classes below which the root cause is searched: they themselves prove nothing about the call."""
 
-LEAVES: Final = frozenset(
+_HTTP_LIBRARIES_LEAVES: Final = frozenset(
     {
         ("requests", "ConnectTimeout"),
         ("requests", "ReadTimeout"),
@@ -299,3 +475,10 @@ def _classes_below(error: BaseException, root: BaseException) -> set[tuple[str, 
         for below in (*chain_of(error, _DEEP), root)
         for cls in type(below).__mro__
     }
+
+
+WRAPPERS: Mapping[tuple[str, str], str | None] = {**_WRAPPERS_WRAPPERS, **_HTTP_LIBRARIES_WRAPPERS}
+
+RULES: Rules = {**_WRAPPERS_RULES, **_HTTP_LIBRARIES_RULES}
+
+LEAVES: Final = _WRAPPERS_LEAVES | _HTTP_LIBRARIES_LEAVES

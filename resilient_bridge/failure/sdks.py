@@ -1,7 +1,8 @@
-"""Rules for the exceptions of AI providers' SDKs: openai, anthropic, litellm.
+"""Rules for the exceptions of AI providers' SDKs: openai, anthropic, litellm, google-genai and google-auth.
 
 Rule: the class shows the provider, a structured code the reason, and the status the rest. An error
-inside a stream has a status of 200 or none, and is judged by its code alone.
+inside a stream has a status of 200 or none, and is judged by its code alone. A body is read like any
+other.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any, Final, cast
 import attrs
 
 from .bodies import document_in, read_body
+from .closes import close_finding
 from .finding import Finding, Rules, package_of, short_of
-from .http_libraries import body_of
-from .provider_codes import known_final, login_finding, name_key
+from .http_clients import body_of
+from .provider_codes import REJECTED, known_final, login_finding, name_key
 from .redaction import text_of
-from .statuses import lasting_finding, should_retry, status_finding, stream_finding
-from .taxonomy import Executed
+from .statuses import bare_finding, lasting_finding, should_retry, status_finding, stream_finding
+from .vocabulary import Category, Executed
 
 
 _READ: Final = 4_096  # characters
@@ -162,7 +164,7 @@ def _with_request(error: Any, finding: Finding) -> Finding:
     return finding.evolve(details={**finding.details, "request_id": number})
 
 
-RULES: Rules = {
+_PROVIDERS_RULES: Rules = {
     ("builtins", "ValueError"): _no_key,
     ("builtins", "TypeError"): _no_key,
     ("openai", "APIStatusError"): _status_error,
@@ -205,8 +207,68 @@ RULES: Rules = {
     },
 }
 
-PROVIDERS: Final = {
+_PROVIDERS_PROVIDERS: Final = {
     ("openai", "OpenAIError"): "openai",
     ("anthropic", "AnthropicError"): "anthropic",
 }
 """The base class by which a provider's errors are recognised, and its id in the details."""
+
+
+# ---- google-genai, google-auth ----------------------------------------------------------------------
+
+
+_UNREADABLE: Final = Finding(code="PROTO_INVALID_MESSAGE", message="answer is not valid json")
+
+
+def _api_error(error: Any) -> Finding:
+    code, message = error.code, error.message
+    text = message if isinstance(message, str) else ""
+    if (
+        isinstance(code, int) and 1000 <= code < 5000
+    ):  # its live API: a WebSocket close, not an HTTP status
+        return close_finding(code, text or str(error.details), "peer")
+    headers: object = getattr(getattr(error, "response", None), "headers", None)
+    if isinstance(code, int) and 400 <= code <= 599:
+        return status_finding(code, headers, error.details)
+    content = read_body(error.details)
+    found = bare_finding(
+        attrs.evolve(content, names=(*content.names, *_word(error.status))), REJECTED
+    )
+    return REJECTED if found is None else found
+
+
+def _word(status: object) -> tuple[str, ...]:
+    return (status,) if isinstance(status, str) else ()
+
+
+def _auth_error(error: Any) -> Finding:
+    passing = error.retryable is True
+    return Finding(
+        code="AUTH_REFRESH_FAILED",
+        category=Category.AUTH,
+        retryable=passing,
+        message="credentials not obtained",
+    )
+
+
+_GOOGLE_RULES: Rules = {
+    ("google", "APIError"): _api_error,
+    ("google", "UnknownApiResponseError"): _UNREADABLE,
+    ("google", "TransportError"): Finding(
+        code="CONN_UNREACHABLE", message="token server not reached"
+    ),
+    ("google", "DefaultCredentialsError"): Finding(
+        code="SYS_CONFIG_INVALID", message="credentials missing"
+    ),
+    ("google", "GoogleAuthError"): _auth_error,
+}
+
+_GOOGLE_PROVIDERS: Final = {
+    ("google", "APIError"): "google-gemini",
+    ("google", "ContinuationInterruptedError"): "google-gemini",
+}
+"""The base class by which the provider's errors are known, and the provider's id in the details."""
+
+RULES: Rules = {**_PROVIDERS_RULES, **_GOOGLE_RULES}
+
+PROVIDERS: Final = {**_PROVIDERS_PROVIDERS, **_GOOGLE_PROVIDERS}
