@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .classifier import classify_close as classify_close
     from .classifier import failure_or_none as failure_or_none
     from .closes import By as By
-    from .dispatch import rule_for as rule_for
     from .exceptions import REJECTED as REJECTED
     from .exceptions import ArgumentError as ArgumentError
     from .exceptions import AttemptTimeoutError as AttemptTimeoutError
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from .failure import number_in as number_in
     from .failure import unproven as unproven
     from .failure import what_happened as what_happened
+    from .finding import rule_for as rule_for
     from .payloads import classify_error_payload as classify_error_payload
     from .record import OWN_WORDS as OWN_WORDS
     from .record import Record as Record
@@ -110,7 +110,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "classifier": "answered_failure classify classify_close failure_or_none",
     "closes": "By",
-    "dispatch": "rule_for",
+    "finding": "rule_for",
     "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError error_class error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
     "failure": "changed Failure is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from .errnos import hints
 from .failure import is_timeout
-from .finding import Finding, Rules
+from .finding import Finding, Rows
 from .redaction import redact
 from .texts import program_finding, text_finding
 from .vocabulary import Category, Executed, code_info
@@ -146,7 +146,9 @@ def _program(command: object) -> str:
     return words[0].rpartition("/")[2][:80] if words else "command"
 
 
-RULES: Rules = {
-    ("subprocess", "CalledProcessError"): _called,
-    ("subprocess", "TimeoutExpired"): _expired,
-}
+ROWS: Final = Rows(
+    {
+        ("subprocess", "CalledProcessError"): _called,
+        ("subprocess", "TimeoutExpired"): _expired,
+    }
+)

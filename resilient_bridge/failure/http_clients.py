@@ -15,12 +15,11 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any, Final, TypeGuard, TypeVar, cast
 
 from .closes import close_finding
 from .errnos import errno_of
-from .finding import Finding, Reader, Rules, chain_of, own_words, wrong_setting
+from .finding import Finding, Reader, Rows, Rules, chain_of, own_words, wrong_setting
 from .redaction import text_of
 from .statuses import hidden_finding, status_finding
 from .system import tls_finding
@@ -162,28 +161,7 @@ def _each(names: Mapping[str, T]) -> Iterator[tuple[tuple[str, str], T]]:
             yield (package, name), value
 
 
-_WRAPPERS_WRAPPERS: Mapping[tuple[str, str], str | None] = {
-    **dict(_each(_WRAPPING)),
-    ("openai", "APIConnectionError"): None,
-    ("anthropic", "APIConnectionError"): None,
-    ("google", "ContinuationInterruptedError"): "",
-    ("google", "TransportError"): "",
-    ("resilient_bridge", "NotExecutedError"): "not_executed",
-    ("urllib", "URLError"): None,
-    ("litellm", "BaseLLMException"): None,  # litellm's own, around the client's error
-}
-"""Classes below which the root cause is searched, with their subclasses; and what their coming proves: the name of a row of `vocabulary.PROOFS`,
-nothing (empty: it may have run), or what lies below (None)."""
-
-_WRAPPERS_LEAVES: Final = frozenset({("urllib", "HTTPError"), ("litellm", "Timeout")})
-"""Subclasses of wrappers that hide nothing."""
-
-SDK_WRAPPERS: Final = frozenset(
-    {("openai", "APIConnectionError"), ("anthropic", "APIConnectionError")}
-)
-"""They wrap whatever a transport raised, a bug of it too: what lies below always has the word."""
-
-_WRAPPERS_RULES: Rules = {
+_HTTPX: Rules = {
     **dict(_each(_RULES)),
     ("urllib", "HTTPError"): lambda error: status_finding(error.code, error.headers),
     ("urllib", "URLError"): _UNREACHED,
@@ -382,7 +360,7 @@ _AIOHTTP: Mapping[str, Any] = {
     "InvalidURL": wrong_setting("url not valid", _MAYBE),
     "NonHttpUrlClientError": wrong_setting("url without http:// or https://", _MAYBE),
 }
-_HTTP_LIBRARIES_RULES: Rules = {
+_OTHERS: Rules = {
     **{("requests", name): rule for name, rule in _REQUESTS.items()},
     **{("urllib3", name): rule for name, rule in _URLLIB3.items()},
     **{("aiohttp", name): rule for name, rule in _AIOHTTP.items()},
@@ -391,34 +369,8 @@ _HTTP_LIBRARIES_RULES: Rules = {
 }
 """The verdict on each class alone, or if nothing below it is known."""
 
-_HTTP_LIBRARIES_WRAPPERS: Mapping[tuple[str, str], str | None] = {
-    ("requests", "ConnectionError"): "",
-    ("requests", "RetryError"): "",
-    ("requests", "ChunkedEncodingError"): "",
-    ("urllib3", "MaxRetryError"): "",
-    ("urllib3", "NewConnectionError"): "",
-    ("urllib3", "ProtocolError"): "",
-    ("urllib3", "SSLError"): "",
-    ("urllib3", "ProxyError"): "",
-    ("aiohttp", "ClientConnectorError"): "",
-}
-"""Classes below which the root cause is searched: they themselves prove nothing about the call."""
-
-_HTTP_LIBRARIES_LEAVES: Final = frozenset(
-    {
-        ("requests", "ConnectTimeout"),
-        ("requests", "ReadTimeout"),
-        ("urllib3", "ConnectTimeoutError"),
-        ("aiohttp", "ServerFingerprintMismatch"),
-    }
-)
-"""Subclasses of wrappers that hide no other error."""
-
-
 # ---- one request ---------------------------------------------------------------------------------------------------
 
-ONE_REQUEST: Final = "__rb_one_request__"
-"""The attribute by which our adapters mark an error as that of one request."""
 _DEEP: Final = 8  # errors below each other
 _CONNECTING: Final = frozenset(
     {("urllib3", "NewConnectionError"), ("aiohttp", "ClientConnectorError")}
@@ -438,12 +390,6 @@ _NOT_CONNECTED: Final = frozenset(
     )
     if hasattr(errno, name)
 )
-
-
-def allow_proof(error: BaseException) -> None:
-    """Mark an error as that of one request of our adapter: it can prove that this did not run."""
-    with suppress(Exception):  # a class may refuse attributes
-        object.__setattr__(error, ONE_REQUEST, True)
 
 
 def proof_of(error: BaseException, root: BaseException) -> str:
@@ -477,8 +423,28 @@ def _classes_below(error: BaseException, root: BaseException) -> set[tuple[str, 
     }
 
 
-WRAPPERS: Mapping[tuple[str, str], str | None] = {**_WRAPPERS_WRAPPERS, **_HTTP_LIBRARIES_WRAPPERS}
-
-RULES: Rules = {**_WRAPPERS_RULES, **_HTTP_LIBRARIES_RULES}
-
-LEAVES: Final = _WRAPPERS_LEAVES | _HTTP_LIBRARIES_LEAVES
+ROWS: Final = Rows(
+    {**_HTTPX, **_OTHERS},
+    wrappers={
+        **dict(_each(_WRAPPING)),
+        ("urllib", "URLError"): None,
+        ("requests", "ConnectionError"): "",
+        ("requests", "RetryError"): "",
+        ("requests", "ChunkedEncodingError"): "",
+        ("urllib3", "MaxRetryError"): "",
+        ("urllib3", "NewConnectionError"): "",
+        ("urllib3", "ProtocolError"): "",
+        ("urllib3", "SSLError"): "",
+        ("urllib3", "ProxyError"): "",
+        ("aiohttp", "ClientConnectorError"): "",
+    },
+    leaves=frozenset(
+        {
+            ("urllib", "HTTPError"),
+            ("requests", "ConnectTimeout"),
+            ("requests", "ReadTimeout"),
+            ("urllib3", "ConnectTimeoutError"),
+            ("aiohttp", "ServerFingerprintMismatch"),
+        }
+    ),
+)

@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from .answers import answer_failure
-from .dispatch import KNOWN, RULES, Dispatch, dispatch
 from .errnos import errno_of_windows
 from .failure import Failure, changed, unproven
-from .finding import Finding, package_of, short_of
-from .http_clients import ONE_REQUEST, carried_finding, proof_of
+from .finding import KNOWN, PACKAGES, Dispatch, Finding, dispatch, package_of, rows_of, short_of
 from .payloads import classify_error_payload, coded_finding
-from .record import OWN_WORDS, Record, attributes_of, ended, record_in, record_of
+from .record import ONE_REQUEST, OWN_WORDS, Record, attributes_of, ended, record_in, record_of
 from .redaction import class_name, raw_text, text_of
 from .registry import Registration, applied, seconds_in
 from .rpc import mapping_of, read_json
@@ -87,8 +84,8 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     if proof is not None and not is_root and finding.proof not in STATED_ON_THE_WIRE:
         executed = None if proof else Executed.MAYBE
         finding = finding.evolve(executed=executed, proof=proof)
-    if own.get(ONE_REQUEST) is True and (mark := proof_of(error, root)):
-        finding = finding.evolve(executed=None, proof=mark)
+    if own.get(ONE_REQUEST) is True:
+        finding = _with_proof(finding, error, root)
     provider = _provider(error, known) if known.provider or known.is_http else ""
     if not provider and not is_root:
         provider = _provider(root, dispatch(type(root)))
@@ -100,6 +97,14 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     if failure.retry_after is None and (known.may_wait or "retry_after" in own):
         failure = _with_wait(failure, error)
     return applied(failure, error, root, known=is_known) if Registration.in_force else failure
+
+
+def _with_proof(finding: Finding, error: BaseException, root: BaseException) -> Finding:
+    """Return the verdict with what the error of one request of our own adapters proves."""
+    from .http_clients import proof_of
+
+    proof = proof_of(error, root)
+    return finding.evolve(executed=None, proof=proof) if proof else finding
 
 
 def read_failure(error: BaseException) -> Failure:
@@ -159,6 +164,8 @@ def _by_answer(error: BaseException) -> Finding | None:
     """
     if package_of(type(error)) == "builtins":
         return None
+    from .http_clients import carried_finding
+
     try:
         return carried_finding(error)
     except Exception:  # noqa: BLE001 (a class may put a property of any kind in their place)
@@ -322,7 +329,6 @@ ERRNOS: Final[Mapping[str, int]] = {
 """Errnos by name, aliases such as EWOULDBLOCK included, which `errno.errorcode` leaves out."""
 _LONGEST: Final = 8_192
 _LINE: Final = re.compile(r"(?:([A-Za-z_]\w*)(?:\.\w+)*\.)?([A-Z]\w*)(?::\s*(.*))?", re.DOTALL)
-_PACKAGES: Final = frozenset(package for package, _ in RULES)
 _TIMEOUT: Final = Finding(code="CONN_TIMEOUT", message="timed out", executed=Executed.MAYBE)
 _NUMBERED: Final = re.compile(r"\[(Errno|WinError) (\d{1,6})\] ?(.*)", re.DOTALL)
 
@@ -363,6 +369,8 @@ def _of_document(text: str) -> Failure | None:
 
     None if it is neither.
     """
+    from .answers import answer_failure
+
     document = mapping_of(read_json(text))
     found = answer_failure(document, of_server=True)
     if found is not None:
@@ -385,9 +393,9 @@ def _of_line(text: str) -> Finding | Failure | None:
         error = _made(getattr(builtins, name, None), words)
         failure = None if error is None else raw_failure(error)
         return None if failure is None else unproven(attrs.evolve(failure, cause=None))
-    if package not in _PACKAGES:
+    if package not in PACKAGES:
         return None
-    rule = RULES.get((package, name), _TIMEOUT if "Timeout" in name else None)
+    rule = rows_of(package).rules.get((package, name), _TIMEOUT if "Timeout" in name else None)
     if rule is None:
         return None
     by_words = text_finding(words)

@@ -19,10 +19,9 @@ from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar, cast
 
 import attrs
 
-from .dispatch import dispatch
 from .exceptions import config_error
 from .failure import Failure
-from .finding import package_of, short_of
+from .finding import dispatch, package_of, short_of
 from .plain import PLAIN, PLAIN_ANSWERS
 from .redaction import text_of
 from .rpc import CATEGORY_CODES, is_our_code

@@ -15,11 +15,12 @@ import attrs
 
 from .bodies import document_in, read_body
 from .closes import close_finding
-from .finding import Finding, Rules, package_of, short_of
+from .finding import Finding, Rows, Rules, package_of, short_of
 from .http_clients import body_of
 from .provider_codes import REJECTED, known_final, login_finding, name_key
 from .redaction import text_of
 from .statuses import bare_finding, lasting_finding, should_retry, status_finding, stream_finding
+from .system import NO_CREDENTIALS
 from .vocabulary import Category, Executed
 
 
@@ -40,17 +41,7 @@ _CONNECTION: Final = Finding(
 _TIMEOUT: Final = Finding(
     code="CONN_TIMEOUT", message="provider did not answer in time", executed=Executed.MAYBE
 )
-_CREDENTIALS: Final = Finding(
-    code="SYS_CONFIG_INVALID",
-    message="credentials missing",
-    suggestions=("set the provider's api key",),
-)
 _MISSING: Final = ("credentials", "api_key", "api key", "must be set")
-_NO_KEY: Final = {
-    "No API key was provided": "google-gemini",
-    "Missing key inputs argument": "google-gemini",
-    "Could not resolve authentication method": "anthropic",
-}
 _UNKNOWN: Final = Finding(code="SYS_UPSTREAM_REJECTED", message="provider reported an error")
 _UNFINISHED: Final = Finding(
     code="SYS_UPSTREAM_REJECTED", message="answer not finished: length limit", executed=Executed.YES
@@ -99,25 +90,8 @@ def _openai_error(error: BaseException) -> Finding:
     lowered = text.lower()
     is_theirs = type(error).__name__ == "OpenAIError" and package_of(type(error)) == "openai"
     if is_theirs and any(word in lowered for word in _MISSING):
-        return _CREDENTIALS.evolve(message=_CREDENTIALS.message + short_of(text))
+        return NO_CREDENTIALS.evolve(message=NO_CREDENTIALS.message + short_of(text))
     return _UNKNOWN.evolve(message=_UNKNOWN.message + short_of(text))
-
-
-def _no_key(error: BaseException) -> Finding | None:
-    """The rule for a missing key: ValueError (google-genai) or TypeError (anthropic), by text.
-
-    A class of the user's below them is not read: its words are the user's.
-    """
-    if type(error) not in {ValueError, TypeError}:
-        return None
-    text = text_of(error)
-    provider = next(
-        (name for words, name in _NO_KEY.items() if text.strip('"').startswith(words)), None
-    )
-    if provider is None:
-        return None
-    message = _CREDENTIALS.message + short_of(text)
-    return _CREDENTIALS.evolve(message=message, details={"provider_id": provider})
 
 
 def _anthropic_error(error: BaseException) -> Finding:
@@ -164,9 +138,7 @@ def _with_request(error: Any, finding: Finding) -> Finding:
     return finding.evolve(details={**finding.details, "request_id": number})
 
 
-_PROVIDERS_RULES: Rules = {
-    ("builtins", "ValueError"): _no_key,
-    ("builtins", "TypeError"): _no_key,
+_RULES: Rules = {
     ("openai", "APIStatusError"): _status_error,
     ("openai", "APITimeoutError"): _TIMEOUT,
     ("openai", "APIConnectionError"): _CONNECTION,
@@ -183,7 +155,7 @@ _PROVIDERS_RULES: Rules = {
     ("anthropic", "APIConnectionError"): _CONNECTION,
     ("anthropic", "APIResponseValidationError"): _VALIDATION,
     ("anthropic", "RetryableError"): Finding(code="SYS_UNAVAILABLE"),
-    ("anthropic", "CredentialsError"): _CREDENTIALS,
+    ("anthropic", "CredentialsError"): NO_CREDENTIALS,
     ("anthropic", "AnthropicError"): _anthropic_error,
     # litellm's classes derive from openai's: only what differs
     ("litellm", "Timeout"): _TIMEOUT,
@@ -206,13 +178,6 @@ _PROVIDERS_RULES: Rules = {
         )
     },
 }
-
-_PROVIDERS_PROVIDERS: Final = {
-    ("openai", "OpenAIError"): "openai",
-    ("anthropic", "AnthropicError"): "anthropic",
-}
-"""The base class by which a provider's errors are recognised, and its id in the details."""
-
 
 # ---- google-genai, google-auth ----------------------------------------------------------------------
 
@@ -251,7 +216,19 @@ def _auth_error(error: Any) -> Finding:
     )
 
 
-_GOOGLE_RULES: Rules = {
+def _google_call(error: Any) -> Finding | None:
+    """Return the verdict on a google.api_core call error.
+
+    It uses the HTTP status of its class, for gRPC too.
+    """
+    status = error.code
+    if not isinstance(status, int) or not 400 <= status <= 599:
+        return None
+    return status_finding(status).evolve(proof="")
+
+
+_GOOGLE: Rules = {
+    ("google", "GoogleAPICallError"): _google_call,
     ("google", "APIError"): _api_error,
     ("google", "UnknownApiResponseError"): _UNREADABLE,
     ("google", "TransportError"): Finding(
@@ -263,12 +240,22 @@ _GOOGLE_RULES: Rules = {
     ("google", "GoogleAuthError"): _auth_error,
 }
 
-_GOOGLE_PROVIDERS: Final = {
-    ("google", "APIError"): "google-gemini",
-    ("google", "ContinuationInterruptedError"): "google-gemini",
-}
-"""The base class by which the provider's errors are known, and the provider's id in the details."""
 
-RULES: Rules = {**_PROVIDERS_RULES, **_GOOGLE_RULES}
-
-PROVIDERS: Final = {**_PROVIDERS_PROVIDERS, **_GOOGLE_PROVIDERS}
+ROWS: Final = Rows(
+    {**_RULES, **_GOOGLE},
+    wrappers={
+        ("openai", "APIConnectionError"): None,
+        ("anthropic", "APIConnectionError"): None,
+        ("google", "ContinuationInterruptedError"): "",
+        ("google", "TransportError"): "",
+        ("litellm", "BaseLLMException"): None,  # litellm's own, around the client's error
+    },
+    leaves=frozenset({("litellm", "Timeout")}),
+    providers={
+        ("openai", "OpenAIError"): "openai",
+        ("anthropic", "AnthropicError"): "anthropic",
+        ("google", "APIError"): "google-gemini",
+        ("google", "ContinuationInterruptedError"): "google-gemini",
+    },
+    through=frozenset({("openai", "APIConnectionError"), ("anthropic", "APIConnectionError")}),
+)

@@ -19,7 +19,8 @@ from typing import Any, Final, NamedTuple
 
 from .closes import close_finding
 from .errnos import errno_of, errno_of_windows, hints
-from .finding import Finding, Reader, Rules, own_words, package_of, wrong_setting
+from .finding import Finding, Reader, Rows, Rules, own_words, package_of, short_of, wrong_setting
+from .redaction import text_of
 from .statuses import status_finding
 from .texts import text_finding
 from .vocabulary import Category
@@ -184,8 +185,35 @@ def _in_words(error: BaseException) -> Finding | None:
     return text_finding(own_words(error, *_DRIVERS))
 
 
+def _no_key(error: BaseException) -> Finding | None:
+    """The rule for a missing key: ValueError (google-genai) or TypeError (anthropic), by text.
+
+    A class of the user's below them is not read: its words are the user's.
+    """
+    if type(error) not in {ValueError, TypeError}:
+        return None
+    text = text_of(error)
+    provider = next(
+        (name for words, name in _NO_KEY.items() if text.strip('"').startswith(words)), None
+    )
+    if provider is None:
+        return None
+    message = NO_CREDENTIALS.message + short_of(text)
+    return NO_CREDENTIALS.evolve(message=message, details={"provider_id": provider})
+
+
+NO_CREDENTIALS: Final = Finding(
+    code="SYS_CONFIG_INVALID",
+    message="credentials missing",
+    suggestions=("set the provider's api key",),
+)
+_NO_KEY: Final = {
+    "No API key was provided": "google-gemini",
+    "Missing key inputs argument": "google-gemini",
+    "Could not resolve authentication method": "anthropic",
+}
 _DRIVERS: Final = ("sqlite3", "psycopg", "psycopg2", "pymysql", "redis", "paramiko")
-_SYSTEM_RULES: Rules = {
+_SYSTEM: Rules = {
     **{
         (package, "OperationalError"): _in_words
         for package in ("sqlite3", "psycopg", "psycopg2", "pymysql")
@@ -213,6 +241,8 @@ _SYSTEM_RULES: Rules = {
     ("asyncio", "TimeoutError"): _TIMEOUT,
     ("concurrent", "TimeoutError"): _TIMEOUT,
     ("builtins", "MemoryError"): _MEMORY,
+    ("builtins", "ValueError"): _no_key,
+    ("builtins", "TypeError"): _no_key,
     ("socket", "gaierror"): _getaddrinfo,
     ("socket", "herror"): _DNS,
     ("anyio", "ClosedResourceError"): _CLOSED,
@@ -369,7 +399,7 @@ def _handshake(error: Any) -> Finding:
     return tls_finding("CLIENT_CERTIFICATE" if by_server else "PROTOCOL", tls_alert=alert)
 
 
-_TLS_ERRORS_RULES: Rules = {
+_TLS: Rules = {
     ("ssl", "SSLCertVerificationError"): _verification,
     ("ssl", "CertificateError"): _verification,
     ("ssl", "SSLEOFError"): _CUT,
@@ -421,7 +451,7 @@ def _no_answer(error: BaseException) -> Finding:
     if isinstance(cause, EOFError):
         return _HANDSHAKE_CUT
     if isinstance(cause, ConnectionError):
-        read = _SYSTEM_RULES["builtins", "ConnectionError"]
+        read = _SYSTEM["builtins", "ConnectionError"]
         found = read(cause) if callable(read) else read
         lost = found if isinstance(found, Finding) else _HANDSHAKE_CUT
         return lost.evolve(proof=_HANDSHAKE_CUT.proof)
@@ -444,7 +474,7 @@ def _unencodable(error: UnicodeEncodeError) -> Finding:
     return BAD_HOST_NAME if error.encoding == "idna" else _NOT_UTF8
 
 
-_WEBSOCKET_LOSSES_RULES: Rules = {
+_WEBSOCKETS: Rules = {
     ("websockets", "ConnectionClosed"): _closed,
     ("websockets", "InvalidStatus"): _refused_upgrade,
     ("websockets", "InvalidProxyStatus"): _refused_upgrade,
@@ -473,4 +503,7 @@ _WEBSOCKET_LOSSES_RULES: Rules = {
     ),
 }
 
-RULES: Rules = {**_SYSTEM_RULES, **_TLS_ERRORS_RULES, **_WEBSOCKET_LOSSES_RULES}
+ROWS: Final = Rows(
+    {**_SYSTEM, **_TLS, **_WEBSOCKETS},
+    wrappers={("resilient_bridge", "NotExecutedError"): "not_executed"},
+)

@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.failure",
     {
-        "": "dispatch redaction secret_shapes",
+        "": "finding redaction secret_shapes",
         "exits": "EXITS",
         "extras": "EXTRAS how_to_install needed",
         "finding": "Finding",

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from ...calls import Retry
 from ...failure import BridgeError, stays_here
 from ...failure.extras import needed
-from ...failure.http_clients import allow_proof
+from ...failure.record import allow_proof
 from ...failure.teaching import taught
 from ..arguments import calls_of, check_http_options
 from ..sdk_errors import add_base
