@@ -1,13 +1,12 @@
 """The reference pages that are printed from the package itself: states, errors, events.
 
-Rule: what the package knows is read from it, and only words are written here. `python -m tests.reference states` prints
-docs/reference/states.md; tests/test_reference.py holds each page against the file.
+Rule: what the package knows is read from it, and only words are written here. `python -m tests.pages` writes
+each page; tests/test_pages.py holds it against the file.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterable, Mapping
 
 from resilient_bridge import events
@@ -163,7 +162,6 @@ def states() -> str:
     """The text of docs/reference/states.md."""
     found = _by_action(codes())
     return page(
-        "states",
         "Connection states, and what a loss means",
         [
             "`bridge.state` is one of these states. Every change emits the event `StateChanged(previous, state, reason)`."
@@ -284,7 +282,6 @@ def error_page() -> str:
             ]
         )
     return page(
-        "errors",
         "Error codes",
         [
             "Every failure has one code, and the tables show the fields that the code sets. A single failure may have other values, if more is known about it",
@@ -349,7 +346,6 @@ def _fields(record: type[events.Event]) -> str:
 def event_page() -> str:
     """The text of docs/reference/events.md."""
     return page(
-        "events",
         "Events: the reference",
         [
             "`with rb.listen(fn):` calls `fn` with the events of every client and policy of this process. It runs in the thread and the task that emit the event, so",
@@ -434,7 +430,3 @@ PAGES: dict[str, Callable[[], str]] = {
     "states": states, "errors": error_page, "events": event_page, "executed": executed_page,
     "settings": settings_page, "metrics": metrics_page, "wire": wire_page,
 }  # fmt: skip
-
-
-if __name__ == "__main__":
-    sys.stdout.write(PAGES[sys.argv[1]]())

@@ -21,7 +21,6 @@ def executed_page() -> str:
         for name, proof in PROOFS.items()
     ]
     return page(
-        "executed",
         "Proofs that a call did not run",
         [
             "`Failure.executed` is `no` only with one of these proofs; `Failure.proof` has its name. Without a proof `executed` is `maybe`: the call may have run.",

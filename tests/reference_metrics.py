@@ -21,7 +21,6 @@ def metrics_page() -> str:
         for one in INSTRUMENTS
     ]
     return page(
-        "metrics",
         "Metric names",
         [
             "[`rb.telemetry.prometheus.install()`](../how-to/metrics.md) and [`rb.telemetry.otel.install()`](../how-to/traces.md) export the same metrics. Prometheus names have",

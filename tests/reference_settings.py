@@ -3,46 +3,28 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
 import resilient_bridge as rb
-from tests.internals.protocol import End, Positions
 from tests.internals.settings import (
+    AS_WRITTEN,
     LAYERS,
     PREFIX,
     TABLES,
+    TOP,
     WORDS_OF,
-    AgentSettings,
+    Form,
     default_of,
     fields_of,
+    forms_of,
 )
-from tests.internals.values import Form, form_of, shown
+from tests.internals.values import shown
 
 from .reference_layout import page, table
 
 
-TAKES = {
-    "seconds": "a duration",
-    "span": "a number of calls, or a span of time",
-    "number": "a number",
-    "count": "a whole number",
-    "flag": "`true` or `false`",
-    "text": "a text",
-    "texts": "a list",
-    "pair": "two numbers, warning and critical",
-    "wait": "a schedule",
-    "whats": "a failure, or a list of them",
-    "rules": "a table: a failure, and its [rule](#rule)",
-    "function": "the name of a function",
-    "functions": "names of functions",
-    "policies": "a table of policies by name",
-    "secret": "`env:NAME` or `file:PATH`",
-    "address": "a `ws://` or `wss://` URL, or `env:NAME`",
-    "headers": "a table of texts; secrets as `env:NAME`",
-    "seconds_by_name": "a table of durations by name",
-}
 BEFORE_TABLE = {
     "dialect": "the name of a [dialect](../dialects/index.md), `\"plain\"`; a call as in code, `\"sequence(field='seq', ask='last_seq')\"`; or ",
 }
@@ -62,18 +44,13 @@ PLAIN = {
 
 
 def _takes(name: str, form: Form) -> str:
-    if form.kind == "plain":
+    if form.kind is AS_WRITTEN:
         return PLAIN[name]
-    if form.kind == "word":
+    if form.words:
         return ", ".join(f'`"{word}"`' for word in form.words)
-    if form.kind in {"value", "values"} and form.of is not None:
-        is_schedule = form.of is rb.Backoff
-        link = "a schedule" if is_schedule else f"[{form.of.__name__}](#{form.of.__name__.lower()})"
-        return f"a list, each {link}" if form.kind == "values" else link
-    if form.kind == "policies" and form.of is not rb.Policy:
-        return f"a table of [{form.of.__name__}](#{form.of.__name__.lower()}) by name"
-    size = ', or a size such as `"8MiB"`' if name.endswith("bytes") else ""
-    return TAKES[form.kind] + size
+    link = f"[{form.of.__name__}](#{form.of.__name__.lower()})"
+    shorter = {rb.Backoff: "a schedule", rb.Policy: "policies"}
+    return form.kind.words.format(shorter.get(form.of, link))
 
 
 def _default(field: attrs.Attribute) -> str:
@@ -85,17 +62,38 @@ def _default(field: attrs.Attribute) -> str:
 
 def _rows(kind: type) -> Iterator[tuple[str, str, str]]:
     for field in fields_of(kind):
-        yield f"`{field.name}`", _takes(field.name, form_of(field.validator)), _default(field)
+        yield f"`{field.name}`", _takes(field.name, forms_of(kind)[field.name]), _default(field)
 
 
-def _table(name: str, kind: type) -> list[str]:
+def _with_nested(*groups: Iterable[type]) -> dict[type, None]:
+    """Each group of classes, and then those of their fields; a schedule and a policy are explained elsewhere."""
+    found: dict[type, None] = {}
+    for group in groups:
+        kinds = [*group]
+        for kind in kinds:
+            nested = [form.of for form in forms_of(kind).values()]
+            kinds += [
+                each for each in nested if each not in {object, rb.Backoff, rb.Policy, *kinds}
+            ]
+        found |= dict.fromkeys(kinds)
+    return found
+
+
+def _table(kind: type) -> list[str]:
     words = WORDS_OF.get(kind, ())
     also = (
         ["", f"Also {', '.join(f'`{word}`' for word in words)}, as specifications print them."]
         if words
         else []
     )
-    return [f"## {name}", "", _first(kind), "", *table("key | takes | default", _rows(kind)), *also]
+    return [
+        f"## {kind.__name__}",
+        "",
+        _first(kind),
+        "",
+        *table("key | takes | default", _rows(kind)),
+        *also,
+    ]
 
 
 def _first(kind: type) -> str:
@@ -105,8 +103,8 @@ def _first(kind: type) -> str:
 
 def settings_page() -> str:
     """docs/reference/settings.md."""
-    link = {field.name: form_of(field.validator).of for field in fields_of(rb.bridge.BridgePolicy)}
-    parts = [(name, kind) for name, kind in link.items() if kind not in {None, rb.Policy}]
+    link = {name: form.of for name, form in forms_of(rb.bridge.BridgePolicy).items()}
+    parts = [(name, kind) for name, kind in link.items() if kind not in {object, rb.Policy}]
     top = [
         ("`preset`", "the name of a [preset](../how-to/use-a-preset.md), as the base for all other keys"),
         *((f"`{name}`", f"{BEFORE_TABLE.get(name, '')}the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in parts),
@@ -118,16 +116,19 @@ def settings_page() -> str:
         *((f"`{name}`", f"the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in TABLES.items()),
         ("`debug`", '[debug mode](../how-to/logs.md#debug-mode): its kinds with commas or as a list, `true` or `"*"` for all'),
         ("`providers.NAME`", "the URL of a provider, for `resilient-bridge check --providers`"),
-        *((f"`{field.name}`", f"[of an agent](#agentsettings): {_takes(field.name, form_of(field.validator))}") for field in fields_of(AgentSettings) if field.name != "tools"),
+        *((f"`{name}`", f"[of an agent](#agentsettings): {_takes(name, form)}") for name, form in forms_of(TOP["agent"]).items() if name != "tools"),
     ]  # fmt: skip
-    kinds = {kind.__name__: kind for kind in (*LAYERS.values(), rb.RetryBudget, rb.Rule, *(kind for _, kind in parts), Positions, End, *TABLES.values(), AgentSettings)}  # fmt: skip
     return page(
-        "settings",
         "Settings: every key",
         [
             "This page lists every key. [Configure from a file](../how-to/configure-from-a-file.md) shows how each is written, with whole examples. The name of an",
             f"environment variable is `{PREFIX}` and the path of the key in capitals, with two underscores for each dot.",
         ],
         ["## The top of a document", "", *table("key | holds", top)],
-        *(_table(name, kind) for name, kind in kinds.items()),
+        *(
+            _table(kind)
+            for kind in _with_nested(
+                LAYERS.values(), dict(parts).values(), TABLES.values(), TOP.values()
+            )
+        ),
     )

@@ -188,7 +188,6 @@ def wire_page() -> str:
         for scene in SCENES
     ]
     return page(
-        "wire",
         "Wire protocol of `BridgeClient`",
         [
             "This page shows what goes over the WebSocket between a `BridgeClient` and a bridge that speaks ReCursor's protocol, the default of the client. The frames are from one",

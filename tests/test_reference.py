@@ -12,28 +12,12 @@ import resilient_bridge as rb
 from resilient_bridge import failure
 from tests.internals.protocol import LossAction
 
-from .reference import ABOUT_PREFIX, ACTIONS, PAGES, STATES, closes, records, statuses
-from .reference_presets import ABOUT, PRESETS, preset_page
+from .reference import ABOUT_PREFIX, ACTIONS, STATES, closes, records, statuses
+from .reference_presets import ABOUT, PRESETS
 from .reference_wire import TYPES, frames
 
 
 REFERENCE = Path(__file__).parents[1] / "docs/reference"
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_page_is_what_the_package_says(name):
-    """docs/reference/NAME.md is generated: `python -m tests.reference NAME > docs/reference/NAME.md` renews it."""
-    more = f"python -m tests.reference {name} > docs/reference/{name}.md renews it"
-    if name == "states":
-        more += "; a new code that always comes with a status or is no loss belongs in NO_LOSS_BY_ITSELF of tests/reference.py first"
-    assert (REFERENCE / f"{name}.md").read_text() == PAGES[name](), more
-
-
-@pytest.mark.requirement("X11")
-@pytest.mark.parametrize("name", ABOUT)
-def test_the_page_of_a_preset_is_what_the_preset_says(name):
-    """docs/presets/NAME.md is generated: `python -m tests.reference_presets` renews them."""
-    assert (PRESETS / f"{name}.md").read_text() == preset_page(name)
 
 
 def test_every_preset_has_a_page():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .requirements import QUOTATIONS, REQUIREMENTS, SOURCES, page
+from .requirements import QUOTATIONS, REQUIREMENTS, SOURCES
 
 
 ROOT = Path(__file__).parents[1]
@@ -171,8 +171,3 @@ def test_the_words_of_a_specification_are_the_input_of_their_test(row):
     assert row in ids
     assert [part for part in inputs if _plain(part) not in _plain(words)] == []
     assert [part for part in inputs if _plain(part) not in _plain(source)] == []
-
-
-def test_the_page_of_promises_is_what_the_rows_print():
-    """docs/reference/promises.md is generated; `python -m tests.requirements > docs/reference/promises.md` renews it."""
-    assert (ROOT / "docs/reference/promises.md").read_text() == page()

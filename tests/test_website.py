@@ -13,7 +13,7 @@ import yaml
 
 import resilient_bridge as rb
 from tests.internals.cli import parser
-from website import api, links, navigation, outage, search
+from website import api, links, navigation, search
 from website.check import problems
 from website.pages import ROOT, assets, site, title
 from website.readme import packaged
@@ -219,11 +219,6 @@ def test_no_link_of_the_packaged_readme_is_relative():
     assert "(https://host/blob/v1/docs/tutorial.md)" in packaged(text, "https://host/blob/v1/")
     assert "in the source distribution" in packaged(text)
     assert "[The tutorial]" not in packaged(text)
-
-
-def test_u01_the_picture_of_an_outage_is_that_of_a_run():
-    """It is drawn by the package, and the file is what it draws today: `python -m website.outage > docs/images/outage.svg`."""
-    assert (ROOT / "docs/images/outage.svg").read_text() == outage.picture(outage.run_of())
 
 
 def test_release_notes_are_the_part_of_the_changelog():

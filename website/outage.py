@@ -1,12 +1,11 @@
-"""The picture of an outage, drawn from a run of the package: `python -m website.outage > docs/images/outage.svg`.
+"""The picture of an outage, drawn from a run of the package.
 
-The run is simulated, so the picture is the same each time; a test compares it with the file.
+The run is simulated, so the picture is the same each time; `python -m tests.pages` writes it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import attrs
 
@@ -143,7 +142,3 @@ svg {{ fill: #e6edf3 }} .small, .note {{ fill: #9198a1 }}
 {labels}{ticks}
 </svg>
 """
-
-
-if __name__ == "__main__":
-    sys.stdout.write(picture(run_of()))

@@ -1,4 +1,4 @@
-"""Draws a run of `resilient-bridge demo` as a terminal in SVG: `python -m website.pictures`, by hand, writes docs/images/demo.svg.
+"""Draws a run of `resilient-bridge demo` as a terminal in SVG: `python -m tests.pages demo` writes docs/images/demo.svg.
 
 Rule: the text is what the program printed; only lines that are too long are wrapped, as on a terminal of 80 columns.
 """
@@ -69,8 +69,8 @@ def _drawn(line: str, at: float) -> str:
     return f'<text x="{_MARGIN}" y="{at:g}" {long} xml:space="preserve"{kind}>{shown}</text>'
 
 
-def main() -> int:
-    """Run the demo and draw what it printed."""
+def main() -> None:
+    """Run the demo, draw what it printed, and print it."""
     command = (sys.executable, "-m", "resilient_bridge", "demo")
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 -- our own program
     PICTURE.parent.mkdir(exist_ok=True)
@@ -78,8 +78,3 @@ def main() -> int:
     title = "resilient-bridge demo: a line for each fault, and the score"
     PICTURE.write_text(terminal(title, ["$ resilient-bridge demo", *lines]), "utf-8")
     sys.stdout.write(output)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -189,20 +189,19 @@ def check_bytes(most: Mapping[str, int], arguments: Mapping[str, Any]) -> None:
     Text is measured as UTF-8, bytes as they are, and any other value as JSON.
     """
     for name, limit in most.items():
-        if name in arguments and (size := _size(arguments[name])) > limit:
+        if name not in arguments:
+            continue
+        value = arguments[name]
+        if not isinstance(value, str | bytes | bytearray):
+            value = json.dumps(value, ensure_ascii=False, default=str)
+        size = len(value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value)
+        if size > limit:
             text = f"{name} exceeds maximum size: wanted at most {limit} bytes, got {size}"
             raise RejectedError(
                 Failure.of(
                     "SYS_TOO_LARGE", text, details={"argument": name, "size": size, "max": limit}
                 )
             )
-
-
-def _size(value: Any) -> int:
-    if isinstance(value, bytes | bytearray):
-        return len(value)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return len(text.encode("utf-8", "surrogatepass"))
 
 
 # ---- the secrets in a request --------------------------------------------------------------------------------

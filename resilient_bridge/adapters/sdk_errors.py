@@ -44,23 +44,16 @@ def with_class_of(error: BridgeError, cause: BaseException | None) -> BridgeErro
     if cause is None or isinstance(error, type(cause)) or not isinstance(cause, Exception):
         return error
     try:
-        own, other = cast("tuple[Any, Any]", (type(error), type(cause)))
-        kind: Any = _both(own, other)
-        made = kind.__base__.__new__(kind, error.failure)
-        cast("dict[str, Any]", vars(made)).update(
-            {
-                name: value
-                for name, value in vars(cause).items()
-                if name not in ("__notes__", ATTRIBUTE)
-            }
-            | vars(error)
-        )
-        made.args = error.args
+        fields = {
+            name: value
+            for name, value in vars(cause).items()
+            if name not in ("__notes__", ATTRIBUTE)
+        }
+        made = _copied(error, type(cause), fields)
         for name in ("errno", "strerror", "filename") if isinstance(cause, OSError) else ():
             setattr(made, name, getattr(cause, name))
     except Exception:  # noqa: BLE001 -- a class that cannot be a base, or cannot be made like this
         return error
-    made.__cause__ = error.__cause__
     return cast("BridgeError", made)
 
 
@@ -68,13 +61,18 @@ def same_error_for(error: Any, base: type[Exception]) -> Any:
     """Return a copy of our error that is also a `base`, for bases with another layout (OSError)."""
     if isinstance(error, base):
         return error
-    own, other = cast("tuple[Any, Any]", (type(error), base))
     try:
-        made = other.__new__(_both(own, other))
+        return _copied(error, base, {})
     except TypeError:  # two classes that do not go together
         return error
+
+
+def _copied(error: Any, base: Any, fields: dict[str, Any]) -> Any:
+    """Return a copy of `error` with the base class `base`, and with `fields` below its own."""
+    kind = _both(cast("Any", type(error)), base)
+    made = kind.__base__.__new__(kind, error.failure)
+    made.__dict__.update({**fields, **vars(error)})
     made.args = error.args
-    made.__dict__.update(error.__dict__)
     made.__cause__, made.__suppress_context__ = error.__cause__, True
     return made.with_traceback(error.__traceback__)
 

@@ -9,7 +9,6 @@ an awaitable answer when a condition returns one.
 
 from __future__ import annotations
 
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..failure.what import ANSWERS, ask, is_async, is_condition, is_tenacity
@@ -29,43 +28,13 @@ T = TypeVar("T")
 _WAITING: Final = ("async", "async_stream")
 
 
-class Ask:
-    """The step that evaluates conditions and stores their answers."""
-
-    __slots__ = ("_about", "_answers", "_conditions")
-
-    def __init__(
-        self,
-        conditions: Iterable[Callable[[Any], Any]],
-        about: object,
-        answers: dict[int, bool | Exception],
-    ) -> None:
-        self._conditions = tuple(conditions)
-        self._about = about
-        self._answers = answers
-
-    def block(self) -> None:
-        """Do nothing: a blocking call has no async conditions."""
-
-    async def suspend(self) -> None:
-        """Evaluate each condition; await its answer if it is awaitable."""
-        for condition in self._conditions:
-            try:
-                answer: Any = condition(self._about)
-                self._answers[id(condition)] = bool(await answer if isawaitable(answer) else answer)
-            except Exception as wrong:  # noqa: BLE001 -- raised again by the decision that reads the answer
-                self._answers[id(condition)] = wrong
-
-
 def knowing(
-    answers: dict[int, bool | Exception] | None, function: Callable[..., T], *args: Any
+    answers: dict[int, bool | Exception], function: Callable[..., T], *args: Any, **kwargs: Any
 ) -> T:
-    """Call the function with the condition answers collected before, if there are any."""
-    if answers is None:
-        return function(*args)
+    """Call the function with the condition answers collected before."""
     token = ANSWERS.set(answers)
     try:
-        return function(*args)
+        return function(*args, **kwargs)
     finally:
         ANSWERS.reset(token)
 

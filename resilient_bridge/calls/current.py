@@ -134,7 +134,7 @@ def disprove(error: Exception, failure: Failure) -> None:
 
 def stream_broke(protected: Any, error: Exception) -> None:
     """Report that a stream failed after the first item that the function `protected` had returned."""
-    from .run.stream_calls import begin_held, broken_off
+    from .stream_calls import begin_held, broken_off
 
     plan = protected.__binding__.plan
     broken_off(plan, begin_held(plan), error)

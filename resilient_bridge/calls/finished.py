@@ -24,13 +24,13 @@ def call_worked(plan: Planned, seconds: float) -> None:
         tell_finished(plan, "ok", 1, seconds, 0.0, None)
 
 
-def call_returned(plan: Planned, first: CallFrame, *, fell_back: bool = False) -> None:
+def call_returned(plan: Planned, first: CallFrame) -> None:
     """Report a call that has returned: no success if the value represents a failure."""
     if plan.form.endswith("stream") or not HUB.listening:
         return
     failure: Failure | None = first.answered
     outcome: events.CallOutcome = (
-        "fell_back" if fell_back else "ok" if failure is None else "failed"
+        "fell_back" if first.fell_back else "ok" if failure is None else "failed"
     )
     tell_finished(plan, outcome, _attempts(first, None), _seconds(first), first.waited, failure)
 
@@ -109,7 +109,8 @@ def _outcome_of(first: CallFrame, error: BaseException) -> tuple[events.CallOutc
 
 def _attempts(first: CallFrame, error: BaseException | None) -> int:
     if first.run is not None:
-        return first.run.calls
+        calls: int = first.run.calls
+        return calls
     return (
         0 if first.is_rejected or (isinstance(error, RejectedError) and not first.is_called) else 1
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..world import REAL, World
 
@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from ..failure import Failure
     from ..values.rule import Rule
     from .results import Reading
-
-    class CutOff(Protocol):
-        """The component that repeats a call, as the deadline that ends the call sees it."""
-
-        calls: int
-
-        def cut_off(self, error: BaseException, now: float) -> None: ...
-        def close(self) -> None: ...
 
 
 Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
@@ -86,7 +78,7 @@ class CallFrame:
     outer: CallFrame | None
     started: float
     deadline_at: float | None  # monotonic; inherited, and the earliest counts
-    permit: int | None  # what the circuit has to be given back; see `slot`
+    permit: Any  # what the circuit has to be given back; see `slot`
 
     # All others have their defaults here and are set where they differ, which few calls need.
     number: int = 1
@@ -102,9 +94,11 @@ class CallFrame:
     # A boundary: a call made from it has a policy, which knows what its errors prove.
     is_protected: bool = False
     before_of: Rule | None = None  # the rule whose `before` runs in this frame
-    # on the first attempt: what repeats this call, once an attempt has failed
-    run: CutOff | None = None
+    # on the first attempt: the `Repeats` of this call, once an attempt has failed
+    run: Any = None
+    scope: Any = None  # the scope of a call that is traced; on the first one
     waited: float = 0.0  # seconds between attempts; on the first one
+    fell_back: bool = False  # a rung of the Fallback has answered; on the first attempt
     calls: int = 1  # what `capture` reads on the boundary that it made
     # the failure that a returned value represents; on the first attempt, and on such a boundary
     answered: Failure | None = None

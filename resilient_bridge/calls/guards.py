@@ -3,7 +3,7 @@
 Rule: `enter` acquires, and `leave` releases exactly what was acquired, in the reverse order,
 however the call ended. `leave` may return another error: the one that this layer turned the call's
 error into. Neither ever waits. A layer that has to wait for its turn returns the wait, and the
-runner carries it out.
+loop carries it out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from .finished import rejected
 if TYPE_CHECKING:
     from ..failure import Failure, RejectedError
     from .frame import CallFrame
-    from .steps import Step
+
+
+class Wait(Protocol):
+    """What a layer returns if the call has to wait for it; the loop of the call carries it out."""
+
+    def block(self) -> None:
+        """Wait in this thread."""
+
+    async def suspend(self) -> None:
+        """Wait in this task."""
 
 
 class CircuitAsked(Protocol):
@@ -73,7 +82,7 @@ class Guard:
     circuit: CircuitAsked | None = None
     """The circuit that the layer uses, if it uses one."""
 
-    def enter(self, attempt: CallFrame) -> Step | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         """Acquire what the call needs, or raise a RejectedError.
 
         Return the wait for it if there is one; the wait may raise a RejectedError, too.

@@ -15,8 +15,7 @@ import attrs
 
 from ..failure.teaching import RefusedUse, argument_error, refuse_arguments, refuse_use, taught
 from ..lazy_names import public
-from ..values.fields import check_flag, refuse
-from ..values.forms import takes
+from ..values.fields import check_flag, refuse, wants
 from .layer import Layer
 from .retry.value import Retry
 from .shared.ports import SharedState
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Self, TypeAlias
 
+    from .blocks import Attempts
     from .explanation import Explanation
-    from .run.blocks import Attempts
     from .states import States
 
     SettingsSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
@@ -86,20 +85,18 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
                 f"one {kind.__name__} at most (put a second policy around the function)",
                 layer,
             )
-        if kind.__name__ == "Fallback" and any(other.__name__ == "Retry" for other in kinds):
-            refuse(
-                path, "Fallback outside of Retry: inside, Retry would never see a failure", layer
-            )
+        if layer.never_inside_retry and Retry in kinds:
+            refuse(path, layer.never_inside_retry, layer)
         kinds.append(kind)
 
 
-@takes("text", wanted="a name")
+@wants("a name")
 def _check_name(_: object, __: attrs.Attribute[Any], name: object) -> None:
     if name is not None and (not isinstance(name, str) or not name):
         refuse("Policy.name", "a name, or None", name)
 
 
-@takes("state", wanted="a redis:// URL, or env:NAME of one")
+@wants("a redis:// URL, or env:NAME of one")
 def _check_state(_: object, __: attrs.Attribute[Any], state: object) -> None:
     if state is not None and (isinstance(state, type) or not isinstance(state, SharedState)):
         refuse(
@@ -327,7 +324,7 @@ class Policy(Layer):
 
         `circuit(policy)` is its handle.
         """
-        from .run.layers import circuit_of
+        from .layers import circuit_of
 
         return circuit_of(self, self.own_states())
 
@@ -415,7 +412,7 @@ class PolicyDecorator:
     def __call__(self, function: Function, /) -> Protected[Function]: ...  # type: ignore[overload-cannot-match]  # pyright: ignore[reportOverlappingOverload]
     def __call__(self, function: Any, /) -> Any:
         """Protect a function; see `Policy`."""
-        from .run.protect import bind
+        from .protect import bind
 
         return bind(
             self.policy,
@@ -443,7 +440,7 @@ class PolicyDecorator:
             runner = policy.compiled.get(kind)
             if runner is not None and states.compiled_for is policy.layers:
                 return runner(function, args, kwargs)  # type: ignore[no-any-return]
-        from .run.direct_calls import keep, runner_for
+        from .direct_calls import keep, runner_for
 
         name = self.name or policy.name
         runner = runner_for(policy, states, function, name=name, idempotent=self.idempotent)
@@ -458,12 +455,12 @@ class PolicyDecorator:
 
 def _loop(policy: Policy, idempotent: bool | None, caller: FrameType) -> Attempts:
     """Return the loop that starts where `caller` is."""
-    from .run.blocks import Attempts
+    from .blocks import Attempts
 
     if idempotent is not None:
         check_flag("Policy.attempts.idempotent", idempotent)
     if idempotent is None and any(isinstance(layer, Retry) for layer in policy.layers):
-        from .run.binding import undecided
+        from .binding import undecided
 
         raise undecided(policy.name or "Policy.attempts", "policy.attempts(idempotent=True)")
     return Attempts(

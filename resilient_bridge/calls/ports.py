@@ -21,6 +21,7 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from .binding import Binding as Binding
     from .breaker.state import CircuitState as CircuitState
     from .current import caller as caller
     from .current import calls_for as calls_for
@@ -43,19 +44,18 @@ if TYPE_CHECKING:
     from .outcome import captured as captured
     from .policy import EnvironmentSource as EnvironmentSource
     from .policy import SettingsSource as SettingsSource
+    from .protect import bind as bind
+    from .protect import form_of as form_of
     from .rate_limit.state import RateState as RateState
     from .results import ANSWERS as ANSWERS
     from .results import RESULTS as RESULTS
     from .results import Reading as Reading
     from .results import failure_of_answer as failure_of_answer
     from .results import failure_of_result as failure_of_result
+    from .results import settled as settled
     from .retry.budgets import BUDGETS as BUDGETS
     from .retry.unrepeated import tell_cut as tell_cut
-    from .run.binding import Binding as Binding
-    from .run.protect import bind as bind
-    from .run.protect import form_of as form_of
     from .states import States as States
-    from .steps import settled as settled
     from .timeout.guard import DeadlineGuard as DeadlineGuard
     from .timeout.guard import deadline_passed as deadline_passed
     from .timeout.stream_limits import NO_LIMITS as NO_LIMITS
@@ -73,13 +73,12 @@ _NAMES = {
     ".outcome": "captured",
     ".policy": "EnvironmentSource SettingsSource",
     ".rate_limit.state": "RateState",
-    ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result",
+    ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
     ".retry.budgets": "BUDGETS",
     ".retry.unrepeated": "tell_cut",
-    ".run.binding": "Binding",
-    ".run.protect": "bind form_of",
+    ".binding": "Binding",
+    ".protect": "bind form_of",
     ".states": "States",
-    ".steps": "settled",
     ".timeout.guard": "DeadlineGuard deadline_passed",
     ".timeout.stream_limits": "NO_LIMITS StreamLimits limits_of_call",
     ".tracing": "start_tracing stop_tracing",

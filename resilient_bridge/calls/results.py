@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from ..failure import config_error
 from ..failure.plain import PLAIN, PLAIN_ANSWERS
 
 
@@ -63,3 +64,18 @@ def _failure_of(result: object, plain: set[type], *, of_server: bool) -> Failure
             plain.add(kind)
         return None
     return answered_failure(result, of_server=of_server)
+
+
+def settled(function: Callable[..., Any], result: Any) -> Any:
+    """Return the result of a sync function.
+
+    ConfigError for an awaitable, which would end outside of every layer.
+    """
+    if not hasattr(cast("Any", type(result)), "__await__"):
+        return result
+    if hasattr(result, "close"):
+        result.close()  # otherwise Python warns that it was never awaited
+    wanted = "an async function, or one that returns no awaitable"
+    raise config_error(
+        getattr(function, "__qualname__", repr(function)), wanted, type(result).__name__
+    )

@@ -18,7 +18,7 @@ from .retry.pause import PAUSED, Pause
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from .frame import Planned
+    from .frame import CallFrame, Planned
 
     class Scope(Protocol):
         """A tracer's scope for one call.
@@ -126,6 +126,17 @@ def open_scope(plan: Planned) -> CallScope | None:
     except Exception as error:  # noqa: BLE001 -- as above
         _complain(error)
         return None
+
+
+def traced(first: CallFrame) -> None:
+    """Enter the scope of a call that starts, if there is a tracer.
+
+    A stream has one that ends with its last item.
+    """
+    if TRACING.open is not None and first.plan and not first.plan.form.endswith("stream"):
+        scope = first.scope = open_scope(first.plan)
+        if scope is not None:
+            scope.enter()
 
 
 def _complain(error: Exception) -> None:

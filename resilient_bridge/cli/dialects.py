@@ -20,7 +20,7 @@ from .. import dialects
 from ..failure import ConfigError
 from ..protocol.facts import Send
 from ..protocol.policies import Dialect
-from ..settings.dialect_names import families, makes_dialects, ready
+from ..settings.spellings import families, makes_dialects, ready
 from .modules import CannotLoadError, load, split
 from .printing import for_a_shell
 

@@ -1,7 +1,8 @@
 """Parse TOML, JSON and YAML documents into plain data, with the line of each key if known.
 
-Rule: size and depth are bounded, and the result is a Document or a DocumentError. No format may run
-code, and a repeated key is an error, because one of its values would be lost silently.
+Rule: size and depth are bounded, and the result is a Document or a DocumentError. A path is written
+in the same way for all formats. No format may run code or name a class, and a repeated key is an
+error, because one of its values would be lost silently.
 """
 
 from __future__ import annotations
@@ -10,9 +11,36 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
 
-from .paths import DEEPEST, MOST_BYTES, MOST_KEYS, DocumentError, joined
+from ..failure.extras import how_to_install
+
+
+MOST_BYTES: Final = 256 * 1024
+MOST_KEYS: Final = 5_000
+DEEPEST: Final = 24
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+
+
+class DocumentError(ValueError):
+    """An error in the text itself, with its line where known."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def joined(path: str, key: object) -> str:
+    """Return the path of a key below another: `tools.bash`, `rules."CONN RESET"`, `on[2]`."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    text = str(key)
+    if path and not text:
+        return path  # an empty key stands for the table itself
+    bare = text if _BARE.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    return f"{path}.{bare}" if path else bare
 
 
 FORMATS: Final = {".toml": "toml", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
@@ -108,8 +136,6 @@ def _name(value: object) -> str:
 
 
 def _toml(text: str) -> tuple[Any, Mapping[str, int]]:
-    from .toml_lines import lines_of  # imported here: only TOML documents need it
-
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > _MOST_DOTS and not line.lstrip().startswith("#"):
             raise DocumentError(f"wanted at most {_MOST_DOTS} dots on a line, got more", number)
@@ -143,8 +169,6 @@ def _json(text: str) -> tuple[Any, Mapping[str, int]]:
 
 
 def _yaml(text: str) -> tuple[Any, Mapping[str, int]]:
-    from .yaml_nodes import read_yaml
-
     return read_yaml(text)
 
 
@@ -157,3 +181,174 @@ _READERS: Final[Mapping[str, Callable[[str], tuple[Any, Mapping[str, int]]]]] = 
     "json": _json,
     "yaml": _yaml,
 }
+
+
+# ---- the lines of TOML: tomllib returns the values without them --------------------------------------------------------
+
+
+_KEY: Final = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
+_KEYS: Final = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
+_TABLE: Final = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_KEYS})[ \t]*\]")
+_PAIR: Final = re.compile(rf"[ \t]*({_KEYS})[ \t]*=")
+_ONE: Final = re.compile(_KEY)
+# A one-line string, or a comment: quotes and `#` inside have no meaning.
+_SHORT: Final = re.compile(r'"(?!"")(?:[^"\\\n]|\\.)*"|' + r"'(?!'')[^'\n]*'|#.*")
+_LONG: Final = re.compile(r'"""|' + "'''")
+
+
+def lines_of(text: str) -> dict[str, int]:
+    """Return the line of each table, and of each key that begins a line, by path."""
+    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    table, quote = "", ""
+    for number, line in enumerate(text.split("\n"), 1):
+        begins_inside = bool(quote)
+        quote = _open_quote(line, quote)
+        if begins_inside:
+            continue
+        if header := _TABLE.match(line):
+            table = _path("", header[2])
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                table = joined(table, counts[table])
+            found.setdefault(table, number)
+        elif pair := _PAIR.match(line):
+            found.setdefault(_path(table, pair[1]), number)
+    return found
+
+
+def _path(table: str, keys: str) -> str:
+    for key in _ONE.findall(keys):
+        table = joined(table, key[1:-1] if key[0] in "\"'" else key)
+    return table
+
+
+def _open_quote(line: str, quote: str) -> str:
+    """Return the quotes of a multi-line string that is open at the line's end, "" if none is."""
+    at = 0
+    while at < len(line):
+        if quote:
+            end = line.find(quote, at)
+            while quote == '"""' and end > 0 and _is_escaped(line, end):
+                end = line.find(quote, end + 1)
+            if end < 0:
+                return quote
+            at, quote = end + 3, ""
+        elif opened := _LONG.match(line, at):
+            at, quote = opened.end(), opened[0]
+        else:
+            short = _SHORT.match(line, at)
+            at = short.end() if short else at + 1
+    return quote
+
+
+def _is_escaped(line: str, at: int) -> bool:
+    before = line[:at]
+    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
+
+
+# ---- YAML, by the rules of YAML 1.2's core schema: `on`, `no` and `1:30` are text --------------------------------------
+
+
+_TAG: Final = "tag:yaml.org,2002:"
+_TAG_OF: Final = {"sequence": "seq", "mapping": "map"}  # by the kind of the node
+_CORE: Final = (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?\d+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
+)
+
+
+@cache
+def _loader() -> tuple[Any, Any]:
+    try:
+        yaml = import_module("yaml")
+    except ImportError:
+        raise DocumentError(f"YAML needs {how_to_install('yaml')}") from None
+    loader: Any = type("CoreLoader", (yaml.SafeLoader,), {"yaml_implicit_resolvers": {}})
+    for name, pattern, first in _CORE:
+        loader.add_implicit_resolver(_TAG + name, re.compile(rf"(?:{pattern})\Z", re.ASCII), first)
+    return yaml, loader
+
+
+def read_yaml(text: str) -> tuple[Any, dict[str, int]]:
+    """Return the data of one document, and the line of each path, or raise DocumentError."""
+    yaml, loader = _loader()
+    lines: dict[str, int] = {}
+    try:
+        node = yaml.compose(text, loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        words = (
+            getattr(error, "problem", None)
+            or getattr(error, "reason", None)
+            or type(error).__name__
+        )
+        raise DocumentError(f"not YAML: {words}", None if mark is None else mark.line + 1) from None
+    except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
+        # Errors of pyyaml on unusual texts.
+        raise DocumentError("not YAML") from None
+    return _Nodes(lines).value(node, "", 0), lines
+
+
+class _Nodes:
+    def __init__(self, lines: dict[str, int]) -> None:
+        self.lines = lines
+        self.count = 0
+
+    def value(self, node: Any, path: str, depth: int) -> Any:
+        if node is None:
+            return None
+        self.count += 1
+        line = node.start_mark.line + 1
+        # an alias may refer to the node around it, or be expanded many times
+        if depth > DEEPEST or self.count > 2 * MOST_KEYS:
+            raise DocumentError(
+                f"wanted at most {DEEPEST} levels and {MOST_KEYS} keys, got more", line
+            )
+        if path:
+            self.lines.setdefault(path, line)  # of a list item; `_mapping` sets that of a key
+        kind = str(node.tag).removeprefix(_TAG)
+        if isinstance(node.value, str):
+            return self._scalar(kind, node.value, line)
+        if kind != _TAG_OF[node.id]:
+            raise DocumentError(f"{path or 'the document'}: wanted plain data, got a tag", line)
+        if kind == "seq":
+            return [
+                self.value(item, joined(path, n), depth + 1) for n, item in enumerate(node.value)
+            ]
+        return self._mapping(node, path, depth)
+
+    def _mapping(self, node: Any, path: str, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, item in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key.value, str):
+                raise DocumentError(f"{path or 'the document'}: wanted keys that are text", line)
+            below = joined(path, key.value)
+            if key.value in found:
+                raise DocumentError(f"{below}: wanted once, got twice", line)
+            self.lines[below] = line
+            found[key.value] = self.value(item, below, depth + 1)
+        return found
+
+    def _scalar(self, kind: str, text: str, line: int) -> Any:
+        try:
+            if kind == "str":
+                return text
+            if kind == "null":
+                return None
+            if kind == "bool":
+                return text.lower() == "true"
+            if kind == "int":
+                return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
+            if kind == "float":
+                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        except ValueError:  # more digits than Python reads, or a tag that the text does not fit
+            raise DocumentError("wanted a number that can be read", line) from None
+        raise DocumentError("wanted plain data, got a tag", line)

@@ -74,10 +74,11 @@ class Series(Generic[C]):
         self._full: set[Instrument] = set()
 
     def child(self, found: Measurement) -> C:
-        instrument, _, labels, error = found
+        instrument, _, labels, session_id = found
         names = instrument.labels
-        if error is not None and self._error_labels:
-            labels = (*labels, *(getattr(error, name) or "" for name in self._error_labels))
+        if self._error_labels and instrument is metrics.ERRORS:
+            more = {"session_id": session_id or "", "user_agent": USER_AGENT}
+            labels = (*labels, *(more[name] for name in self._error_labels))
             names = (*names, *self._error_labels)
         key = instrument, labels
         child = self._children.get(key)
@@ -127,7 +128,7 @@ class Exporter(ABC, Generic[C]):
         self._labels = labels
         self._most = most
         self._lock = new_rlock()  # reentrant: a log handler may make a protected call
-        self._measures = Measures(USER_AGENT)
+        self._measures = Measures()
         self._series: Series[C] = Series(self._child, labels, most)
         self._is_open = False
 

@@ -41,7 +41,6 @@ _STARTING: Final = frozenset(
 )
 _STOPPING: Final = frozenset({BridgeState.DRAINING, BridgeState.CLOSING})
 _ORDER: Final = ("down", "stopping", "starting", "ready")
-_KINDS: Final = {"LinkSupervisor": "Reconnecting"}  # the public name of a class
 _SPENDING: Final = "resilient_bridge.agent.spending.spend_budget"
 
 
@@ -126,7 +125,7 @@ def _link(name: str, link: Any) -> dict[str, Any]:
     health = link.health()
     shown: dict[str, Any] = {
         "name": redact(name),
-        "kind": _KINDS.get(type(link).__name__, type(link).__name__),
+        "kind": getattr(type(link), "shown_as", type(link).__name__),
         "state": health.state.value,
         "stands": _stands(health.state),
         "reason": redact(health.reason, limit=100),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..failure import config_error, redact
 from ..failure.extras import how_to_install
 from ..telemetry.metrics import ERRORS, INSTRUMENTS, Instrument, Measurement
-from .exporter import Exporter, NamedCircuits, checked_options, readings
+from .exporter import USER_AGENT, Exporter, NamedCircuits, checked_options, readings
 
 
 if TYPE_CHECKING:
@@ -107,13 +107,13 @@ class PrometheusExporter(Exporter[Any]):
                 self._count(found)
 
     def _count(self, found: Measurement) -> None:
-        instrument, value, _, error = found
+        instrument, value, _, session_id = found
         child = self._series.child(found)
         if instrument.sort == "histogram":
             child.observe(value)
-        elif error is not None and error.session_id:
-            session = redact(error.session_id, limit=_EXEMPLAR)[:_EXEMPLAR]
-            child.inc(value, {"session_id": session, "user_agent": error.user_agent})
+        elif session_id:
+            session = redact(session_id, limit=_EXEMPLAR)[:_EXEMPLAR]
+            child.inc(value, {"session_id": session, "user_agent": USER_AGENT})
         else:
             child.inc(value)
 

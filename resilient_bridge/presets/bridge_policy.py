@@ -20,8 +20,7 @@ from ..protocol.policies.inbox import Inbox
 from ..protocol.policies.outbox import Outbox
 from ..protocol.policies.reconnect import Reconnect
 from ..protocol.policies.replay import Replay
-from ..values.fields import Value, as_tuple, instance_of, path_of, refuse, tuple_of
-from ..values.forms import takes
+from ..values.fields import Value, as_tuple, instance_of, path_of, refuse, tuple_of, wants
 from ..values.rule import Table
 
 
@@ -41,7 +40,7 @@ def _as_tools(tools: Any) -> Any:
     return Tools(cast("Mapping[str, Policy]", tools)) if isinstance(tools, Mapping) else tools
 
 
-@takes("policies", of=Policy, wanted="a table of policies by name")
+@wants("a table of policies by name")
 def _check_tools(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     path = path_of(instance, attribute)
     if not isinstance(value, Tools):

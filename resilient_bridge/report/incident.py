@@ -10,6 +10,8 @@ from typing import Final
 
 import attrs
 
+from .. import events
+from ..lazy_names import names_of
 from .calls import Calls
 from .guards import Guards
 from .lines import (
@@ -28,14 +30,23 @@ from .series import First, Named, Tally
 
 
 _IN_DOUBT: Final = frozenset({"MessageUndelivered", "DuplicateConflict"})
-_NOTABLE: Final = frozenset({
-    "StoreChanged", "StateSetAside", "ClockJumped", "FeatureRefused", "CallLeftBehind", "ModeChanged",
-    "GaveUp", "FellBack", "MessageRejected", "HookRejected", "ToolFailed", "WorkflowChanged halted", "WorkflowChanged aborted", "PhaseChanged undone",
-    "ContextNearlyFull", "list_changed", "capabilities_changed", "tools_unknown", "stray_answer", "server_unreachable",
-})  # fmt: skip
-_STATE_OF: Final = {  # the field that says what happened, and is shown after the event's name
-    "MessageUndelivered": "outcome", "StoreChanged": "state", "WorkflowChanged": "status", "PhaseChanged": "status",
-}  # fmt: skip
+_CLASSES: Final = {
+    name: kind
+    for name in names_of("events")
+    if isinstance(kind := getattr(events, name), type) and issubclass(kind, events.Event)
+}
+_OF_THE_SIDECAR: Final = (
+    "list_changed", "capabilities_changed", "tools_unknown", "stray_answer", "server_unreachable",
+)  # fmt: skip
+_NOTABLE: Final = frozenset(_OF_THE_SIDECAR) | {
+    f"{name} {state}".rstrip() for name, kind in _CLASSES.items() for state in kind.__notable__
+}
+# the field that says what happened, and is shown after the event's name; a reason is in the text
+_STATE_OF: Final = {
+    name: kind.__state__
+    for name, kind in _CLASSES.items()
+    if kind.__state__ in ("state", "status", "outcome")
+}
 _SAYING: Final = (
     "name", "tool", "store", "path", "workflow", "phase", "feature", "method", "list", "type", "id", "reason", "mode", "lost", "set_aside",
 )  # fmt: skip

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 import attrs
 
-from ..adapters.sidecar.options import Sidecar
 from ..calls.breaker.value import Breaker
 from ..calls.bulkhead.value import Bulkhead
 from ..calls.fallback.value import Fallback
@@ -25,7 +24,7 @@ from ..calls.retry.budget import RetryBudget
 from ..calls.retry.value import Retry
 from ..calls.timeout.deadline import Deadline
 from ..calls.timeout.value import Timeout
-from ..config.paths import joined
+from ..config.documents import joined
 from ..failure import Problem, config_error, config_errors
 from ..failure.teaching import taught
 from ..presets.bridge_policy import BridgePolicy
@@ -42,12 +41,11 @@ from ..telemetry.debug import Debug
 from ..values.backoff import Backoff
 from ..values.rule import Rule
 from .document import Settings, new_reading, read_settings
-from .explain import Line, explain, shown
 from .fields import read_value
 from .provider_check import Check, connects, failed_checks
 from .sources import Merged, read_sources
-from .tables import AlertSettings, ClientSettings
-from .writing import Writer
+from .tables import SIDECAR, AlertSettings, Classes, ClientSettings
+from .writing import Line, Writer, explain, shown
 
 
 if TYPE_CHECKING:
@@ -59,11 +57,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-_VALUES: Final = (
+_VALUES: Final[Sequence[type | str]] = (
     AlertSettings, Backoff, BridgePolicy, Breaker, Bulkhead, Deadline, Dialect, End, Fallback, Heartbeat, Inbox, Outbox, Policy,
-    Positions, RateLimit, Reconnect, Replay, Retry, RetryBudget, Rule, Sidecar, Timeout,
+    Positions, RateLimit, Reconnect, Replay, Retry, RetryBudget, Rule, SIDECAR, Timeout,
 )  # fmt: skip
-KINDS: Final[Mapping[str, type]] = MappingProxyType({kind.__name__: kind for kind in _VALUES})
+KINDS: Final[Mapping[str, type]] = Classes(
+    {kind.rpartition(":")[2] if isinstance(kind, str) else kind.__name__: kind for kind in _VALUES}
+)
 """The values that can be written and read alone, by the name of their class."""
 
 

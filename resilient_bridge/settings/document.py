@@ -13,7 +13,7 @@ import attrs
 
 from ..calls.fallback.value import Fallback
 from ..calls.policy import Policy
-from ..config.paths import joined
+from ..config.documents import joined
 from ..failure import ConfigError
 from ..presets import default as default_policy
 from ..presets.bridge_policy import BridgePolicy
@@ -22,14 +22,19 @@ from ..telemetry.debug import KINDS as DEBUG_KINDS
 from ..telemetry.debug import kinds_in
 from ..transports.references import Headers, Secret, UnreadableError, in_words
 from ..values.backoff import Backoff
-from .dialect_names import read_dialect
-from .fields import make, read_backoff, read_value
-from .policy_tables import LAYERS, PERMISSIONS, preset_of, read_policy
+from .fields import fields_of, from_millis, make, read_backoff, read_value
 from .provider_check import address_of, has_credentials
 from .reading import BAD, Entry, Reading, TableReader, resolved, violation_of
-from .seed_keys import ALIASES, gasoline_steps
-from .tables import AGENT_KEYS, TABLES, AgentSettings, ClientSettings
-from .walk import fields_of, from_millis
+from .spellings import (
+    ALIASES,
+    LAYERS,
+    PERMISSIONS,
+    gasoline_steps,
+    preset_of,
+    read_dialect,
+    read_policy,
+)
+from .tables import TABLES, TOP, ClientSettings
 
 
 READERS: Final[Mapping[type, TableReader]] = {
@@ -41,8 +46,8 @@ LINK: Final = tuple(
     field.name for field in fields_of(BridgePolicy) if field.name not in {"calls", "tools"}
 )
 _OTHERS: Final = ("calls", "debug", "policies", "preset", "providers", "tools")
-KEYS: Final = frozenset({*LINK, *_OTHERS, *LAYERS, *TABLES, *AGENT_KEYS})
-"""The keys allowed at the top of a document."""
+_KEYS: Final = frozenset({*LINK, *_OTHERS, *LAYERS, *TABLES})
+"""The keys at the top of a document, beside those of an agent."""
 
 
 @attrs.frozen(kw_only=True)
@@ -80,16 +85,17 @@ def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
     """Return the settings of a document; None if there is a problem, and then all problems are in
     `reading`.
     """
+    agent = _agent(data)
     for key in data:
-        if key not in KEYS:
-            reading.unknown("", key, KEYS)
+        if key not in _KEYS and key not in agent:
+            reading.unknown("", key, {*_KEYS, *_agent_keys()})
     base = preset_of(data["preset"], "preset", reading) if "preset" in data else None
     data = _gasoline(data, reading)
     tools, timeouts, permissions = _tools(data.get("tools"), reading)
     calls = _calls(data, reading, (base or default_policy).calls)
     bridge = _bridge(data, tools, calls, reading, base or default_policy)
     policies = _policies(data.get("policies"), reading)
-    tables = _tables(data, reading)
+    tables = _tables(data, agent, reading)
     providers = _providers(data.get("providers"), reading)
     debug = _debug(data.get("debug"), reading)
     _check_toolbox(tables, policies, reading)
@@ -188,22 +194,31 @@ def _limit(raw: Any, path: str, reading: Reading) -> Any:
     return seconds
 
 
-def _tables(data: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+def _agent_keys() -> list[str]:
+    return [field.name for field in fields_of(TOP["agent"])]
+
+
+def _agent(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the document has of an agent; OpenViber's list of tools, and not the table `tools`."""
+    if _KEYS.issuperset(data) and isinstance(data.get("tools", {}), Mapping):
+        return {}
+    found = {key: data[key] for key in _agent_keys() if key in data}
+    if isinstance(found.get("tools"), Mapping):
+        del found["tools"]
+    return found
+
+
+def _tables(data: Mapping[str, Any], agent: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     found = {
-        name: read_value(kind, data[name], name, reading)
-        for name, kind in TABLES.items()
-        if name in data
+        name: read_value(TABLES[name], data[name], name, reading) for name in TABLES if name in data
     }
     _check_secrets(found.get("bridge"), reading)
-    top = {key: data[key] for key in AGENT_KEYS if key in data}
-    if isinstance(top.get("tools"), Mapping):
-        del top["tools"]
-    if not top:
+    if not agent:
         return found
-    found["agent"] = read_value(AgentSettings, top, "", reading)
+    found["agent"] = read_value(TOP["agent"], agent, "", reading)
     for kind, names in reading.known.items():
         known = sorted(names)
-        written: Any = top.get(kind)
+        written: Any = agent.get(kind)
         items: list[Any] = cast("Any", written) if isinstance(written, list) else []
         for index, name in enumerate(items):
             if isinstance(name, str) and name not in known:

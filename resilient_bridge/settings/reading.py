@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import attrs
 
-from ..config.paths import joined
+from ..config.documents import joined
 from ..failure import ConfigError, Problem, is_sensitive
 from ..transports.references import UnreadableError, is_reference, read_secret
 

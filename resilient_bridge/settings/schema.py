@@ -6,7 +6,7 @@ accepts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
@@ -15,47 +15,24 @@ from ..calls.policy import Policy
 from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies.dialect import Dialect
 from ..values.backoff import Backoff
-from ..values.forms import Form, form_of
 from .document import LINK
-from .policy_tables import LAYERS, preset_names
-from .seed_keys import WORDS_OF
-from .tables import TABLES, AgentSettings
-from .walk import default_of, fields_of
+from .fields import SECONDS, Form, default_of, fields_of, forms_of
+from .spellings import LAYERS, WORDS_OF, preset_names
+from .tables import TABLES, TOP
 
 
 _TEXT: Final = {"type": "string"}
 _NUMBER: Final = {"type": ["number", "string"]}
-_WHATS: Final = {"type": ["string", "integer", "object", "array"]}
-_KINDS: Final[Mapping[str, dict[str, Any]]] = {
-    "seconds": {"type": ["number", "string", "array"]},
-    "span": {"type": ["integer", "string"]},
-    "number": {"type": "number"},
-    "count": {"type": ["integer", "string"]},
-    "flag": {"type": "boolean"},
-    "text": _TEXT,
-    "texts": {"type": "array"},
-    "wait": {"type": ["string", "number", "object"]},
-    "whats": _WHATS,
-    "pair": {"type": "array"},
-    "function": _TEXT,
-    "functions": {"type": ["string", "array", "boolean"]},
-    "state": _TEXT,
-    "secret": _TEXT,
-    "address": _TEXT,
-    "headers": {"type": "object", "additionalProperties": _TEXT},
-}
 
 
 def schema() -> dict[str, Any]:
     """Return the schema of a whole document."""
     definitions: dict[str, Any] = {}
     refer = _Definitions(definitions)
-    top = {
-        field.name: refer.field(field) for field in fields_of(BridgePolicy) if field.name in LINK
-    }
+    top = {name: found for name, found in refer.fields(BridgePolicy).items() if name in LINK}
     top |= {key: refer.layer(kind) for key, kind in LAYERS.items()}
     top |= {name: refer.of(kind) for name, kind in TABLES.items()}
-    top |= {field.name: refer.field(field) for field in fields_of(AgentSettings)}
+    top |= refer.fields(TOP["agent"])
     top["preset"] = {"enum": preset_names()}
     top["debug"] = {"type": ["boolean", "integer", "string", "array", "null"]}
     top["calls"] = refer.of(Policy)
@@ -102,10 +79,10 @@ class _Definitions:
         return {"type": "object", "additionalProperties": False, "properties": table}
 
     def _table(self, kind: type) -> dict[str, Any]:
-        fields = {field.name: self.field(field) for field in fields_of(kind)}
-        for field in fields_of(kind):
-            if form_of(field.validator).kind == "seconds":
-                fields[f"{field.name}_ms"] = {"type": ["number", "array"]}
+        fields = self.fields(kind)
+        for name, form in forms_of(kind).items():
+            if form.kind is SECONDS:
+                fields[f"{name}_ms"] = {"type": ["number", "array"]}
         fields |= {word: {} for word in WORDS_OF.get(kind, ())}
         table: dict[str, Any] = {
             "type": "object",
@@ -115,28 +92,17 @@ class _Definitions:
         first = fields_of(kind)[0]
         if kind in (Backoff, Dialect):
             return {"anyOf": [table, _TEXT, *([_NUMBER] if kind is Backoff else [])]}
-        return table if first.kw_only else {"anyOf": [table, self.field(first)]}
+        return table if first.kw_only else {"anyOf": [table, fields[first.name]]}
 
-    def field(self, field: attrs.Attribute[Any]) -> dict[str, Any]:
-        form = form_of(field.validator)
-        found = self._form(form)
-        if form.kind not in {"flag", "plain", "functions"} and found:
+    def fields(self, kind: type) -> dict[str, dict[str, Any]]:
+        forms = forms_of(kind)
+        return {field.name: self._field(field, forms[field.name]) for field in fields_of(kind)}
+
+    def _field(self, field: attrs.Attribute[Any], form: Form) -> dict[str, Any]:
+        found = form.kind.schema(form, self.of)
+        if not form.kind.has_false and found:
             found = {"anyOf": [found, {"enum": [False, None]}]}
         default = default_of(field)
         if isinstance(default, bool | int | float | str) and found:
             found = {**found, "default": default}
         return {**found, "description": form.wanted} if form.wanted else found
-
-    def _form(self, form: Form) -> dict[str, Any]:
-        if form.of is not None and form.kind == "value":
-            return {"anyOf": [self.of(form.of), {"const": True}]}
-        if form.of is not None and form.kind == "values":
-            return {"type": "array", "items": self.of(form.of)}
-        if form.of is not None and form.kind in {"rules", "policies"}:
-            return {
-                "type": "object",
-                "additionalProperties": {"anyOf": [self.of(form.of), {"const": False}]},
-            }
-        if form.kind == "word":
-            return {"enum": list(form.words)}
-        return dict(_KINDS.get(form.kind, {}))

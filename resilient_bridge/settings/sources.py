@@ -16,8 +16,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from ..config.documents import FORMATS, Document, checked, read_document
-from ..config.paths import MOST_BYTES, DocumentError, joined
+from ..config.documents import (
+    FORMATS,
+    MOST_BYTES,
+    Document,
+    DocumentError,
+    checked,
+    joined,
+    read_document,
+)
 from ..failure import Problem, config_errors
 
 

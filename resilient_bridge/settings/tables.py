@@ -1,21 +1,21 @@
-"""The settings beside policies: the client's arguments, the toolbox, and the tables of the
-specifications.
+"""The settings beside policies: the client's arguments, alerts, Gasoline's daemon, and the tables of other rooms.
 
 Rule: each is a value like every other, read by the same walk. Another table is one more row of
-`TABLES`.
+`TABLES`. A class of a room above the core (the agent, MCP) stands there by its name, and is
+imported when its table stands in a document.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from inspect import unwrap
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Final, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import attrs
 
-from ..adapters.sidecar.options import Sidecar
 from ..client.arguments import PIN, check_pin, check_session, check_url, shown
 from ..failure import is_sensitive
 from ..telemetry.alerts import Alerts
@@ -26,28 +26,19 @@ from ..values.fields import (
     as_seconds,
     as_tuple,
     called,
-    count,
     fits,
     flag,
     function,
     is_count,
-    is_number,
-    number,
-    one_of,
     optional,
     path_of,
     refuse,
-    share,
-    tuple_of,
+    wants,
 )
-from ..values.forms import FormKind, takes
 
 
-if TYPE_CHECKING:
-    from ..agent import SpendBudget
-    from ..agent.degradation import Degradations
-
-
+Address: TypeAlias = "str | Secret | Callable[[], str] | None"
+"""The URL of a client: a text, a reference to one, or a function that returns it."""
 _MODEL: Final = re.compile(r"[\w.-]+/[\w.:/@-]+", re.ASCII)
 _MOST_PORT: Final = 65_535
 
@@ -60,7 +51,7 @@ def _as_headers(value: Any) -> Any:
     )
 
 
-@takes("address", wanted="a ws:// or wss:// URL, or env:NAME of one")
+@wants("a ws:// or wss:// URL, or env:NAME of one")
 def _check_address(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is None:
         return
@@ -75,7 +66,7 @@ def _check_address(instance: object, attribute: attrs.Attribute[Any], value: Any
             refuse(path_of(instance, attribute), f"{REFERENCE}, as it holds {held}", "***")
 
 
-@takes("secret", wanted=REFERENCE)
+@wants(REFERENCE)
 def _check_secret(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and not callable(value):
         refuse(
@@ -85,7 +76,7 @@ def _check_secret(instance: object, attribute: attrs.Attribute[Any], value: Any)
         )
 
 
-@takes("headers", wanted="a table of texts; secrets by env:NAME or file:PATH")
+@wants("a table of texts; secrets by env:NAME or file:PATH")
 def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     path = path_of(instance, attribute)
     if value is None or (callable(value) and not isinstance(value, Headers)):
@@ -100,17 +91,17 @@ def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any
             refuse(f"{path}.{name}", f"{REFERENCE}: a secret is not written into settings", "***")
 
 
-@takes("text", wanted="the name of a session")
+@wants("the name of a session")
 def _check_session(_: object, __: attrs.Attribute[Any], value: Any) -> None:
     check_session(value, None)
 
 
-@takes("plain", wanted=PIN)
+@wants(PIN)
 def _check_pin(_: object, __: attrs.Attribute[Any], value: Any) -> None:
     check_pin(value)
 
 
-@takes("text", wanted="a path, a redis:// URL, or env:NAME of one")
+@wants("a path, a redis:// URL, or env:NAME of one")
 def _check_store(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and not (isinstance(value, str | Secret) and value):
         refuse(path_of(instance, attribute), "a path, a redis:// URL, or env:NAME of one", value)
@@ -125,20 +116,24 @@ _function: Final = optional(function("a function, or None"))
 class ClientSettings(Value):
     """The arguments of a BridgeClient beside its policy."""
 
-    url: Any = attrs.field(default=None, converter=as_source, validator=_check_address)
-    token: Any = attrs.field(default=None, converter=as_source, validator=_check_secret)
-    headers: Any = attrs.field(default=None, converter=_as_headers, validator=_check_headers)
+    url: Address = attrs.field(default=None, converter=as_source, validator=_check_address)
+    token: Secret | None = attrs.field(default=None, converter=as_source, validator=_check_secret)
+    headers: Headers | None = attrs.field(
+        default=None, converter=_as_headers, validator=_check_headers
+    )
     session_id: str | None = attrs.field(default=None, validator=_check_session)
-    store: Any = attrs.field(default=None, converter=as_source, validator=_check_store)
+    store: str | Secret | None = attrs.field(
+        default=None, converter=as_source, validator=_check_store
+    )
     pin: str | tuple[str, ...] | None = attrs.field(
         default=None, converter=as_tuple, validator=_check_pin
     )
     receive: bool = attrs.field(default=True, validator=flag)
-    on_gap: Any = attrs.field(default=None, validator=_function)
-    on_doubt: Any = attrs.field(default=None, validator=_function)
-    on_connect: Any = attrs.field(default=None, validator=_function)
-    backfill: Any = attrs.field(default=None, validator=_function)
-    health_check: Any = attrs.field(default=None, validator=_function)
+    on_gap: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
+    on_doubt: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
+    on_connect: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
+    backfill: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
+    health_check: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
 
     def __repr__(self) -> str:
         """Return the call that makes it, without the query of its URL, which may hold a secret."""
@@ -161,10 +156,10 @@ class ClientSettings(Value):
 # ---- alerts ----------------------------------------------------------------------------------------------------------
 
 
-def _judged(kind: FormKind, wanted: str) -> Validator:
+def _judged(wanted: str) -> Validator:
     """Return a validator that passes the value to the constructor of Alerts, which checks it."""
 
-    @takes(kind, wanted=wanted)
+    @wants(wanted)
     def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
         Alerts(**{attribute.name: value})
 
@@ -172,9 +167,9 @@ def _judged(kind: FormKind, wanted: str) -> Validator:
 
 
 _DEFAULTS: Final = cast("Mapping[str, Any]", unwrap(Alerts.__init__).__kwdefaults__)
-_check_pair: Final = optional(_judged("pair", "two numbers, warning and critical, or None"))
-_check_window: Final = _judged("seconds", "seconds from 1 to 86400")
-_check_least: Final = _judged("count", "a whole number of at least 1")
+_check_pair: Final = optional(_judged("two numbers, warning and critical, or None"))
+_check_window: Final = _judged("seconds from 1 to 86400")
+_check_least: Final = _judged("a whole number of at least 1")
 
 
 def _pair(name: str) -> Any:
@@ -193,7 +188,7 @@ class AlertSettings(Value):
         default=_DEFAULTS["window"], converter=as_seconds, validator=_check_window
     )
     least_calls: int = attrs.field(default=_DEFAULTS["least_calls"], validator=_check_least)
-    notify: Any = attrs.field(default=None, validator=_function)
+    notify: Callable[..., Any] | None = attrs.field(default=None, validator=_function)
 
     def make(self) -> Alerts:
         """Return a new Alerts with these, in which nothing is counted yet."""
@@ -202,72 +197,12 @@ class AlertSettings(Value):
         )
 
 
-# ---- the tables of the specifications --------------------------------------------------------------------------------
+# ---- Gasoline's daemon -------------------------------------------------------------------------------------------------
 
 
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-_check_model: Final = fits(
-    "text",
-    "a model as provider/model",
-    lambda value: isinstance(value, str) and _MODEL.fullmatch(value) is not None,
-)
-_check_name: Final = fits("text", "a name that is not empty", _is_name)
-_check_names: Final = tuple_of("a name", _is_name)
-_check_temperature: Final = fits(
-    "number", "a number from 0 to 2", lambda value: is_number(value) and 0 <= value <= 2
-)
 _check_port: Final = fits(
-    "count", f"a port from 1 to {_MOST_PORT}", lambda value: is_count(value) and value <= _MOST_PORT
+    f"a port from 1 to {_MOST_PORT}", lambda value: is_count(value) and value <= _MOST_PORT
 )
-
-
-@attrs.frozen(kw_only=True, repr=False, eq=False)
-class AgentSettings(Value):
-    """OpenViber's settings of an agent, at the top of a file."""
-
-    model: str = attrs.field(validator=_check_model)
-    name: str = attrs.field(validator=_check_name)
-    fallback_model: str | None = attrs.field(default=None, validator=optional(_check_model))
-    skills: tuple[str, ...] = attrs.field(default=(), converter=as_tuple, validator=_check_names)
-    tools: tuple[str, ...] = attrs.field(default=(), converter=as_tuple, validator=_check_names)
-    temperature: float = attrs.field(default=0.7, validator=_check_temperature)
-    max_tokens: int | None = attrs.field(default=None, validator=optional(count))
-    verify_providers: bool = attrs.field(default=False, validator=flag)
-
-
-@attrs.frozen(kw_only=True, repr=False, eq=False)
-class BudgetSettings(Value):
-    """OpenViber's budget: `SpendBudget` with its words."""
-
-    limit_usd: float = attrs.field(default=10.0, validator=number(least=0, above=True))
-    mode: Literal["soft", "hard"] = attrs.field(default="soft", validator=one_of("soft", "hard"))
-    warning_threshold: float = attrs.field(default=0.8, validator=share)
-
-    def make(self) -> SpendBudget:
-        """Return a new budget with these numbers."""
-        from ..agent import SpendBudget
-
-        return SpendBudget(self.limit_usd, mode=self.mode, warn_at=self.warning_threshold)
-
-
-@attrs.frozen(kw_only=True, repr=False, eq=False)
-class DegradationSettings(Value):
-    """OpenViber's flags: the arguments of `degradations`."""
-
-    disable_browser_on_error: bool = attrs.field(default=True, validator=flag)
-    disable_screenshots_on_error: bool = attrs.field(default=True, validator=flag)
-    reduce_parallelism_on_rate_limit: bool = attrs.field(default=True, validator=flag)
-
-    def make(self) -> Degradations:
-        """Return new `Degradations` with these flags."""
-        from ..agent import degradations
-
-        return degradations(
-            **{field.name: getattr(self, field.name) for field in attrs.fields(type(self))}
-        )
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -281,24 +216,46 @@ class GasolineSettings(Value):
     debug: bool = attrs.field(default=False, validator=flag)
 
 
-@attrs.frozen(kw_only=True, repr=False, eq=False)
-class ToolboxSettings(Value):
-    """The settings of a Toolbox: the name of its policy.
-
-    Without a name, the Toolbox has the policies of the bridge.
-    """
-
-    policy: str | None = attrs.field(default=None, validator=optional(_check_name))
+# ---- all of them -----------------------------------------------------------------------------------------------------
 
 
-TABLES: Final[Mapping[str, type]] = {
-    "alerts": AlertSettings,
-    "bridge": ClientSettings,
-    "budget": BudgetSettings,
-    "degradation": DegradationSettings,
-    "gasoline": GasolineSettings,
-    "mcp": Sidecar,
-    "toolbox": ToolboxSettings,
-}
+class Classes(Mapping[str, type]):
+    """Classes by name; one in a room above the core is imported when it is asked for, and not before."""
+
+    def __init__(self, entries: Mapping[str, type | str]) -> None:
+        """Keep each class, or "module:Class" in this package."""
+        self._entries = entries
+
+    def __getitem__(self, name: str) -> type:
+        """Return the class of this name."""
+        entry = self._entries[name]
+        if not isinstance(entry, str):
+            return entry
+        module, _, kind = entry.partition(":")
+        found: type = getattr(import_module(f"resilient_bridge.{module}"), kind)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        """Return the number of names."""
+        return len(self._entries)
+
+
+SIDECAR: Final = "adapters.sidecar.options:Sidecar"
+TABLES: Final[Mapping[str, type]] = Classes(
+    {
+        "alerts": AlertSettings,
+        "bridge": ClientSettings,
+        "budget": "agent.tables:BudgetSettings",
+        "degradation": "agent.tables:DegradationSettings",
+        "gasoline": GasolineSettings,
+        "mcp": SIDECAR,
+        "toolbox": "agent.tables:ToolboxSettings",
+    }
+)
 """The tables that hold one value each, by name; `config.tables[name]` is that value."""
-AGENT_KEYS: Final = frozenset(field.name for field in attrs.fields(AgentSettings))
+TOP: Final[Mapping[str, type]] = Classes({"agent": "agent.tables:AgentSettings"})
+"""The values whose fields stand at the top of a document."""

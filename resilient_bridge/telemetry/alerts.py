@@ -17,6 +17,7 @@ from ..world import current_world
 from .alert_state import AlertState
 from .hub import emit, listen
 from .metrics import CALLS, DROPS, ERRORS, HOOKS, RECONNECTS, Measures
+from .work_events import AlertChanged
 
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ..failure import Failure
     from .alert_state import Change
     from .event import Event
-    from .work_events import AlertChanged, AlertLevel, AlertRule
+    from .work_events import AlertLevel, AlertRule
 
     Thresholds = tuple[float, float] | None
     """The values above which a warning and a critical alert are raised; None: never."""
@@ -238,8 +239,6 @@ class Alerts:
 
 
 def _event(rule: AlertRule, change: Change, failure: Failure | None) -> AlertChanged:
-    from .work_events import AlertChanged
-
     is_raised = bool(change.after) and (change.after == "critical" or not change.before)
     return AlertChanged(
         rule=rule,

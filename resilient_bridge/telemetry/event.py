@@ -38,6 +38,8 @@ QUIET_WAIT: Final = 1.0
 """Seconds: up to this, the wait of a reconnect is not logged, and that of a retry is logged at
 debug.
 """
+ALWAYS: Final = ("",)
+"""For `__notable__`: whatever its state."""
 
 
 class LinkRecord:
@@ -125,6 +127,7 @@ class Event(Record):
     __kind__: ClassVar[str] = ""  # of debug mode
     __state__: ClassVar[str] = ""  # the field that has what happened, and the words of its values
     __words__: ClassVar[Mapping[str, str]] = {}
+    __notable__: ClassVar[tuple[str, ...]] = ()  # a report lists it: ALWAYS, or in these states
     __of_each_call__: ClassVar[bool] = False  # no decision: `testing.record` leaves it out
     __by_strangers__: ClassVar[bool] = (
         False  # as often as somebody else likes, so its lines are limited

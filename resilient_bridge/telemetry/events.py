@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import attrs
 
 from ..failure import WHY_STOPPED, Severity, redact, what_happened
-from .event import QUIET_WAIT, Event, with_failure
+from .event import ALWAYS, QUIET_WAIT, Event, with_failure
 
 
 if TYPE_CHECKING:
@@ -269,6 +269,7 @@ class GaveUp(Event):
     session_id: str | None = None
 
     __kind__ = "escalation"
+    __notable__ = ALWAYS
 
     def __level__(self) -> str:
         failure = self.failure
@@ -353,6 +354,8 @@ class FellBack(Event):
     rung: int
     failure: Failure
 
+    __notable__ = ALWAYS
+
     def __level__(self) -> str:
         return "warning"
 
@@ -376,6 +379,7 @@ class CallLeftBehind(Event):
 
     __words__: ClassVar = {"thread": "thread left behind", "task": "task left behind"}
     __state__ = "runs_in"
+    __notable__ = ALWAYS
 
     def __level__(self) -> str:
         return "warning"
@@ -509,6 +513,8 @@ class MessageRejected(Event):
 
     failure: Failure
 
+    __notable__ = ALWAYS
+
     def __counts__(self, counts: Counts) -> None:
         counts.failure(self.failure)
 
@@ -530,6 +536,8 @@ class FeatureRefused(Event):
     type: str
     failure: Failure
 
+    __notable__ = ALWAYS
+
 
 class ReplayIgnored(Event):
     """A replay answer came after the verdict; its `messages` were counted and dropped, never
@@ -545,6 +553,8 @@ class ClockJumped(Event):
     """
 
     seconds: float
+
+    __notable__ = ALWAYS
 
 
 class DuplicateConflict(Event):
@@ -569,6 +579,7 @@ class StoreChanged(Event):
 
     __state__ = "state"
     __words__: ClassVar = {"failed": "store failed", "working": "store recovered"}
+    __notable__ = ALWAYS
 
     def __level__(self) -> str:
         return "warning" if self.state == "failed" else "info"
@@ -595,6 +606,8 @@ class StateSetAside(Event):
     source: str
     lost: str
     failure: Failure
+
+    __notable__ = ALWAYS
 
     def __level__(self) -> str:
         return "warning"

@@ -78,7 +78,7 @@ class Listening:
                 log_listener_failure(self._listener, error)
 
 
-class _Hub:
+class Hub:
     __slots__ = ("_lock", "failures", "listening")
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class _Hub:
             self.listening = tuple(remaining)
 
 
-HUB: Final = _Hub()
+HUB: Final = Hub()
 """The listeners of this process. Hot paths check `listening` before they create an event."""
 
 

@@ -13,7 +13,7 @@ exemplar, an attribute of a span, a line of a log), and is a label only on reque
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import attrs
 
@@ -152,75 +152,23 @@ INSTRUMENTS: Final = tuple(one for one in vars().values() if isinstance(one, Ins
 _BY_NAME: Final = {one.name.removeprefix("resilient_bridge."): one for one in INSTRUMENTS}
 
 
-# ---- the labels of a failure ----------------------------------------------------------------------
-
-
-ErrorSource: TypeAlias = Literal["client", "server", "hook"]
-
-_SERVERS: Final = frozenset({Category.UPSTREAM, Category.AUTH, Category.PROTOCOL})
-
-
-@attrs.frozen(kw_only=True)
-class ErrorMetric:
-    """The labels of one failure.
-
-    `category` is the prefix of its code (`CONN_`), `code` the whole of it.
-
-    `source` is `hook` for a hook event that was not valid, `server` for an answer of the server
-    (UPSTREAM, AUTH, PROTOCOL), `client` for a failure found on this side: a lost link, a timeout, a
-    call that our own layers refused.
-    """
-
-    category: str
-    code: str
-    severity: str
-    source: ErrorSource
-    session_id: str | None = None
-    user_agent: str
-
-
-def error_metric(
-    failure: Failure, event: Event | None = None, *, user_agent: str = ""
-) -> ErrorMetric:
-    """Return the labels of a failure, with the session id of its event or its details, if they have
-    one.
-
-    `user_agent` names this package and its version.
-    """
-    prefix, _, _ = failure.code.partition("_")
-    known = getattr(event, "session_id", None) or failure.details.get("session_id")
-    return ErrorMetric(
-        category=f"{prefix}_",
-        code=failure.code,
-        severity=failure.severity.value,
-        source=_source(failure, prefix),
-        session_id=known if isinstance(known, str) else None,
-        user_agent=user_agent,
-    )
-
-
-def _source(failure: Failure, prefix: str) -> ErrorSource:
-    if prefix == "HOOK":
-        return "hook"
-    return "server" if failure.category in _SERVERS else "client"
-
-
 # ---- measurements ---------------------------------------------------------------------------------
 
 
 _MOST_LINKS: Final = 10_000
+_SERVERS: Final = frozenset({Category.UPSTREAM, Category.AUTH, Category.PROTOCOL})
 
 
 class Measurement(NamedTuple):
     """One instrument changes by `value`; `labels` in the order of the instrument.
 
-    `error` is the full label set, for `errors`.
+    Of an error also the id of its session, where it is known.
     """
 
     instrument: Instrument
     value: float
     labels: tuple[str, ...]
-    error: ErrorMetric | None = None
+    session_id: str | None = None
 
 
 class Measures:
@@ -229,8 +177,7 @@ class Measures:
     It is what an event writes to: `Counts` in event.py says what its methods are for.
     """
 
-    def __init__(self, user_agent: str = "") -> None:
-        self._user_agent = user_agent
+    def __init__(self) -> None:
         # By the identity of the link, because several have one name; without one by name and session.
         self._links: OrderedDict[object, LinkRecord] = OrderedDict()
 
@@ -246,11 +193,25 @@ class Measures:
         self._found.append(Measurement(_BY_NAME[metric], value, labels))
 
     def failure(self, failure: Failure | None) -> None:
-        """Count a failure, unless its severity is info."""
-        if failure is not None and failure.severity is not Severity.INFO:
-            error = error_metric(failure, self._event, user_agent=self._user_agent)
-            labels = (error.category, error.code, error.severity, cast("str", error.source))
-            self._found.append(Measurement(ERRORS, 1, labels, error))
+        """Count a failure, unless its severity is info.
+
+        `category` is the prefix of its code (`CONN_`). `source` is `hook` for a hook event that was
+        not valid, `server` for an answer of the server, `client` for a failure found on this side:
+        a lost link, a timeout, a call that our own layers refused.
+        """
+        if failure is None or failure.severity is Severity.INFO:
+            return
+        prefix = failure.code.partition("_")[0]
+        source = "server" if failure.category in _SERVERS else "client"
+        labels = (
+            f"{prefix}_",
+            failure.code,
+            failure.severity.value,
+            "hook" if prefix == "HOOK" else source,
+        )
+        known = getattr(self._event, "session_id", None) or failure.details.get("session_id")
+        session = known if isinstance(known, str) else None
+        self._found.append(Measurement(ERRORS, 1, labels, session))
 
     def link(self) -> LinkRecord:
         """Return the record of the link that sent the event."""

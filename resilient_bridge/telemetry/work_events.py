@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from .event import Event, with_failure
+from .event import ALWAYS, Event, with_failure
 
 
 if TYPE_CHECKING:
@@ -195,6 +195,8 @@ class ToolFailed(Event):
     failure: Failure
     seconds: float = 0.0
 
+    __notable__ = ALWAYS
+
     def __level__(self) -> str:
         return "warning"
 
@@ -227,6 +229,7 @@ class HookRejected(Event):
     failure: Failure
 
     __by_strangers__ = True
+    __notable__ = ALWAYS
 
     def __level__(self) -> str:
         return "warning"
@@ -267,6 +270,7 @@ class WorkflowChanged(Event):
         "completed": "workflow completed",
         "aborted": "workflow aborted",
     }
+    __notable__ = ("halted", "aborted")
 
     def __level__(self) -> str:
         return {"halted": "error", "aborted": "warning"}.get(self.status, "info")
@@ -307,6 +311,7 @@ class PhaseChanged(Event):
         "skipped": "phase skipped",
         "undone": "phase undone",
     }
+    __notable__ = ("undone",)
 
     def __level__(self) -> str:
         return "info" if self.status in ("started", "completed") else "warning"
@@ -383,6 +388,8 @@ class ContextNearlyFull(Event):
     tokens: int
     limit: int
 
+    __notable__ = ALWAYS
+
     def __level__(self) -> str:
         return "warning"
 
@@ -407,6 +414,7 @@ class ModeChanged(Event):
 
     __state__ = "reason"
     __words__: ClassVar = {"failure": "degraded", "restore_after": "restored", "reset": "restored"}
+    __notable__ = ALWAYS
 
     def __level__(self) -> str:
         return "warning" if self.reason == "failure" else ""

@@ -2,22 +2,36 @@
 
 A schedule is a value and `next` a pure function of (attempt, previous wait, random source): the
 same arguments give the same wait, and nothing is remembered between calls. Rule: a wait is finite,
-never negative and never above what `delays` says.
+never negative and never above what `delays` says. Nothing of tenacity is imported (`is_tenacity`):
+a user who has such an object has imported it already.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
 from ..failure.source_text import shown
 from ..failure.teaching import TeachesNames, refuse_use, taught
-from ..failure.what import is_tenacity
+from ..failure.what import is_function, is_tenacity
 from ..world import current_world
-from .fields import LONGEST, Seconds, Value, as_float, as_seconds, is_number, number, one_of, refuse
-from .forms import takes
+from .fields import (
+    LONGEST,
+    Seconds,
+    Value,
+    as_float,
+    as_seconds,
+    is_number,
+    number,
+    one_of,
+    path_of,
+    refuse,
+    wants,
+)
 
 
 if TYPE_CHECKING:
@@ -25,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from typing import Protocol, Self
 
-    from ..config.spelled_calls import Call
+    from ..config.texts import Call
 
     class _RetryState(Protocol):
         """The part of tenacity's RetryCallState that a wait looks at."""
@@ -56,12 +70,12 @@ _ARGUMENT: Final = {
 }
 
 
-def _as_delays(value: Any) -> tuple[float, ...]:
+def _as_delays(value: Seconds | tuple[Seconds, ...]) -> tuple[float, ...]:
     several: list[Any] = list(cast("Any", value)) if isinstance(value, tuple | list) else [value]
     return tuple(map(as_seconds, several))
 
 
-@takes("seconds", wanted="a duration, or a list of them for steps")
+@wants("a duration, or a list of them for steps")
 def _check_seconds(schedule: Backoff, _: attrs.Attribute[Any], delays: tuple[float, ...]) -> None:
     if not delays or (schedule.shape != "steps" and len(delays) > 1):
         refuse(
@@ -75,7 +89,7 @@ def _check_seconds(schedule: Backoff, _: attrs.Attribute[Any], delays: tuple[flo
             refuse(f"Backoff.{argument}", f"seconds from 0 to {LONGEST:.0f}", delay)
 
 
-@takes("seconds", wanted="the longest wait")
+@wants("the longest wait")
 def _check_cap(schedule: Backoff, _: attrs.Attribute[Any], cap: float | None) -> None:
     if schedule.shape in ("constant", "steps"):
         if cap is not None:
@@ -84,7 +98,7 @@ def _check_cap(schedule: Backoff, _: attrs.Attribute[Any], cap: float | None) ->
         refuse("Backoff.cap", f"seconds above 0 to {LONGEST:.0f}", cap)
 
 
-@takes("wait", wanted="a Backoff to go on with after the steps")
+@wants("a Backoff to go on with after the steps")
 def _check_then(schedule: Backoff, _: attrs.Attribute[Any], then: object) -> None:
     if then is not None and (schedule.shape != "steps" or not isinstance(then, Backoff)):
         refuse("Backoff.then", "a Backoff to go on with after the steps", then)
@@ -290,8 +304,7 @@ def parse_schedule(text: str) -> Backoff:
 
     ValueError says what was wanted; a wrong argument is a ConfigError, which is one too.
     """
-    from ..config.quantities import read_seconds  # here: most schedules are made, not read
-    from ..config.spelled_calls import read_call
+    from ..config.texts import read_call, read_seconds  # here: most schedules are made, not read
 
     if not isinstance(cast("object", text), str):
         raise ValueError("a text expected")  # noqa: TRY004 -- as for every other text that is none
@@ -384,3 +397,38 @@ def _whole(path: str, value: object) -> int:
 
 def _rounded(seconds: float) -> str:
     return f"{seconds:,.3f}".rstrip("0").rstrip(".")
+
+
+# ---- schedules in general: a Backoff, a tenacity object in its place, a function ---------------------------------------
+
+
+WaitSchedule: TypeAlias = "Backoff | Callable[[Any], Seconds]"
+"""A schedule: a Backoff, tenacity's `wait=`, or a function of the Attempt that returns seconds or a timedelta."""
+
+
+@wants("a schedule")
+def check_wait(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate a schedule."""
+    # A Backoff is callable: tenacity calls it. A class is callable too, and no schedule.
+    if (
+        not is_function(value)
+        or isinstance(value, type)
+        or isinstance(getattr(value, "__self__", None), type)
+    ):
+        wanted = "a Backoff, a tenacity wait or a function of the Attempt"
+        refuse(path_of(instance, attribute), wanted, value)
+    if iscoroutinefunction(value):
+        refuse(
+            path_of(instance, attribute),
+            "a schedule that is no async function: nobody awaits it",
+            value,
+        )
+
+
+def as_wait(asked: Any) -> float:
+    """Return the seconds that a user's schedule asks for.
+
+    Nan, which stops other timers, and negative values are no wait.
+    """
+    seconds = asked.total_seconds() if hasattr(asked, "total_seconds") else float(asked)
+    return seconds if 0 <= seconds < float("inf") else 0.0

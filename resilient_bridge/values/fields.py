@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeGuard, TypeVar, cast
 
 import attrs
 
 from ..failure.source_text import shown
 from ..failure.teaching import NoFunction, Taught, argument_error
 from ..failure.what import is_function
-from .forms import FormKind, copy_form, takes
 
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ Seconds: TypeAlias = float | timedelta | str
 """A duration: seconds as a number, a timedelta, or a text with a unit ("10s", "500ms", "5 min", "1h30m")."""
 Validator: TypeAlias = "Callable[[Any, attrs.Attribute[Any], Any], None]"
 
+V = TypeVar("V", bound="Callable[..., Any]")
+
+_WANTED: Final = "__wanted__"
 LONGEST: Final = 1e9
 """Seconds, about 31 years: clocks and timers of the platforms accept no more."""
 LONGEST_TIMEOUT: Final = 3600.0
@@ -134,7 +136,7 @@ def as_float(value: float) -> float:
 
 
 def _read_text(text: str) -> Any:
-    from ..config.quantities import read_duration  # imported here: most durations are numbers
+    from ..config.texts import read_duration  # imported here: most durations are numbers
 
     try:
         return read_duration(text)
@@ -193,21 +195,31 @@ def path_of(instance: object, attribute: attrs.Attribute[Any]) -> str:
     return f"{type(instance).__name__}.{attribute.name}"
 
 
-def fits(
-    kind: FormKind,
-    wanted: str,
-    is_fit: Callable[[Any], bool],
-    *,
-    of: type | None = None,
-    words: tuple[str, ...] = (),
-    refused: str = "",
-) -> Validator:
+def wants(text: str) -> Callable[[V], V]:
+    """Mark a validator with what it wants, for errors of settings and their schema."""
+
+    def mark(validator: V) -> V:
+        setattr(validator, _WANTED, text)
+        return validator
+
+    return mark
+
+
+def wanted_by(validator: object) -> str:
+    """Return what a validator wants, or the first of several that says so; empty if none does."""
+    # those of attrs' `and_`
+    several: tuple[object, ...] = getattr(validator, "_validators", (validator,))
+    texts: list[str] = [getattr(each, _WANTED, "") for each in several]
+    return next(filter(None, texts), "")
+
+
+def fits(wanted: str, is_fit: Callable[[Any], bool], *, refused: str = "") -> Validator:
     """Return a validator for what `is_fit` takes.
 
     `wanted` says it in the error, unless `refused` says more.
     """
 
-    @takes(kind, of=of, words=words, wanted=wanted)
+    @wants(wanted)
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if not is_fit(value):
             refuse(path_of(instance, attribute), refused or wanted, value)
@@ -218,7 +230,7 @@ def fits(
 def seconds(*, zero: bool = True, most: float = LONGEST) -> Validator:
     """Return a validator for a duration of at most `most` seconds."""
     # A timedelta is converted before it is validated.
-    return fits("seconds", _span(zero=zero, most=most), partial(_is_span, zero=zero, most=most))
+    return fits(_span(zero=zero, most=most), partial(_is_span, zero=zero, most=most))
 
 
 def _is_span(value: object, *, zero: bool, most: float) -> TypeGuard[float]:
@@ -243,9 +255,7 @@ def number(*, least: float, above: bool = False) -> Validator:
     def is_fit(value: object) -> bool:
         return is_number(value) and (value > least or (value == least and not above))
 
-    return fits(
-        "number", f"a finite number {'above' if above else 'of at least'} {shown(least)}", is_fit
-    )
+    return fits(f"a finite number {'above' if above else 'of at least'} {shown(least)}", is_fit)
 
 
 def is_count(value: object, least: int = 1) -> bool:
@@ -258,18 +268,15 @@ def is_share(value: object) -> bool:
     return is_number(value) and 0 < value <= 1
 
 
-count: Final = fits("count", "a whole number of at least 1", is_count)
+count: Final = fits("a whole number of at least 1", is_count)
 """A validator: a whole number of at least 1."""
-whole: Final = fits("count", "a whole number of at least 0", partial(is_count, least=0))
+whole: Final = fits("a whole number of at least 0", partial(is_count, least=0))
 """A validator: a whole number of at least 0."""
-share: Final = fits("number", "a share above 0, at most 1", is_share)
+share: Final = fits("a share above 0, at most 1", is_share)
 """A validator: a number above 0, at most 1."""
-flag: Final = fits(
-    "flag", "true or false", lambda value: isinstance(value, bool), refused="True or False"
-)
+flag: Final = fits("true or false", lambda value: isinstance(value, bool), refused="True or False")
 """A validator: True or False, and nothing that merely behaves like them."""
 state_key: Final = fits(
-    "text",
     "a name that is not empty",
     lambda key: key is None or (isinstance(key, str) and bool(key)),
     refused="a name that is not empty, or None",
@@ -279,30 +286,25 @@ state_key: Final = fits(
 
 def function(wanted: str) -> Validator:
     """Return a validator for a callable; `wanted` says what it is called with."""
-    return fits("function", wanted, is_function)
+    return fits(wanted, is_function)
 
 
 def one_of(*options: str) -> Validator:
     """Return a validator for one of the words of a Literal."""
     wanted = "one of " + ", ".join(options)
-    return fits(
-        "word", wanted, lambda value: isinstance(value, str) and value in options, words=options
-    )
+    return fits(wanted, lambda value: isinstance(value, str) and value in options)
 
 
 def instance_of(kind: type) -> Validator:
     """Return a validator for another policy value."""
     wanted = f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"
-    return fits("value", wanted, lambda value: isinstance(value, kind), of=kind)
+    return fits(wanted, lambda value: isinstance(value, kind))
 
 
-def tuple_of(wanted: str, is_fit: Callable[[object], bool], *, of: type | None = None) -> Validator:
-    """Return a validator for a tuple of such items; the error names the wrong one.
+def tuple_of(wanted: str, is_fit: Callable[[object], bool]) -> Validator:
+    """Return a validator for a tuple of such items; the error names the wrong one."""
 
-    `of`: values of this class.
-    """
-
-    @takes("texts" if of is None else "values", of=of, wanted=f"a list, each {wanted}")
+    @wants(f"a list, each {wanted}")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         path = path_of(instance, attribute)
         if not isinstance(value, tuple):
@@ -317,8 +319,9 @@ def tuple_of(wanted: str, is_fit: Callable[[object], bool], *, of: type | None =
 def optional(validator: Validator) -> Validator:
     """Return a validator that lets None pass."""
 
+    @wants(wanted_by(validator))
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if value is not None:
             validator(instance, attribute, value)
 
-    return copy_form(validator, check)
+    return check

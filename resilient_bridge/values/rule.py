@@ -13,9 +13,8 @@ import attrs
 
 from ..failure.source_text import shown
 from ..failure.what import WANTED, WORDS, What, is_tenacity, is_what, meant, plain, rank
-from .fields import Value, count, fits, optional, path_of, refuse
-from .foreign import WaitSchedule, check_wait
-from .forms import takes
+from .backoff import WaitSchedule, check_wait
+from .fields import Value, count, fits, optional, path_of, refuse, wants
 
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _check_before: Final = fits(
-    "function",
     "a function without arguments",
     callable,
     refused="a function without arguments, or None",
@@ -60,7 +58,7 @@ def whats(*, of_tenacity: bool = False) -> Validator:
     `of_tenacity` lets one of tenacity's `retry=` objects stand for one.
     """
 
-    @takes("whats", wanted="failures")
+    @wants("failures")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         check_whats(path_of(instance, attribute), value, of_tenacity=of_tenacity)
 
@@ -169,7 +167,7 @@ def as_rules(rules: Mapping[Any, Rule]) -> Mapping[Any, Rule]:
     )
 
 
-@takes("rules", of=Rule, wanted="a table of failures, each with a rule")
+@wants("a table of failures, each with a rule")
 def check_rules(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     """Validate a field that holds a table."""
     path = path_of(instance, attribute)

@@ -188,6 +188,21 @@ async def test_f01_a_redirect_to_a_dead_host_proves_nothing_of_the_whole(kind):
 
 
 @both
+async def test_f01_a_redirect_to_an_open_circuit_proves_nothing_of_the_whole(kind):
+    """The POST ran; the circuit of the next origin refused the GET behind it: `executed` is maybe, as with HTTPTransport."""
+    policy = QUICK.replace(rb.Breaker())
+    async with serving() as server, serving() as other, client(kind, policy) as http:
+        await http.ask("GET", other.url)
+        rb.calls.circuit(other.url.rstrip("/")).isolate()
+        server.script = [lambda _: _redirect(other.url)]
+        with pytest.raises(kind.error) as caught:
+            await http.ask("POST", server.url, data=b"x")
+    failure = rb.classify(caught.value)
+    assert (failure.code, failure.executed) == ("SYS_CIRCUIT_OPEN", "maybe")
+    assert (server.methods, other.methods) == (["POST"], ["GET"])
+
+
+@both
 async def test_f01_a_secret_does_not_follow_to_another_origin(kind):
     """The libraries take away Authorization only: an api key in a header is refused, and our error is the library's too."""
     async with serving() as server, serving() as other, client(kind) as http:

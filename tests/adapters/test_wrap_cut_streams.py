@@ -154,7 +154,7 @@ def test_e27_every_answer_that_began_has_to_end(chunks, is_cut):
     for choices in chunks:
         parts = [SimpleNamespace(index=number, finish_reason=reason) for number, reason in choices]
         chunk = types.GenerateContentResponse.model_construct(candidates=parts)
-        assert ending.heard(chunk) is chunk
+        assert ending.inspected(chunk) is chunk
     assert (ending.cut() is not None) is is_cut
 
 
@@ -200,5 +200,5 @@ def test_e27_a_stream_of_an_unknown_format_is_unchanged():
         b"x",
         SimpleNamespace(choices=[SimpleNamespace(index=0, finish_reason=None)]),
     ):
-        assert ending.heard(item) is item
+        assert ending.inspected(item) is item
     assert ending.cut() is None

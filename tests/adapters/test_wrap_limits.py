@@ -172,3 +172,21 @@ async def test_over_the_concurrency_limit_is_retryable_and_openais():
         Executed.NO,
     )
     assert len(requests) == 1
+
+
+async def test_a_stream_frees_its_slot_with_its_first_item():
+    """A bulkhead limits calls: while one stream is read the next may begin, unlike those of a generator function."""
+    chunk = 'data: {"id": "c", "choices": []}\n\n'
+    transport = httpx2.MockTransport(
+        lambda _: httpx2.Response(
+            200, text=chunk * 2 + "data: [DONE]\n\n", headers={"content-type": "text/event-stream"}
+        )
+    )
+    http = httpx2.AsyncClient(transport=transport)
+    own = openai.AsyncOpenAI(api_key="k", http_client=http)
+    client = rb.wrap(own, rb.Policy(rb.Bulkhead(1, queue=0)))
+    streams = [
+        await client.chat.completions.create(model="m", messages=[], stream=True) for _ in range(2)
+    ]
+    for stream in streams:
+        assert [chunk.id async for chunk in stream] == ["c", "c"]

@@ -148,6 +148,22 @@ async def test_circuits_that_are_open_are_shown_first():
     rb.calls.circuit(down).reset()
 
 
+async def test_a_link_is_shown_under_its_public_name():
+    """A class of a program's own under its own; what stands behind `reconnecting` as Reconnecting."""
+
+    class Agent(rb.BridgeClient):
+        pass
+
+    @contextlib.asynccontextmanager
+    async def connected():
+        yield object()
+
+    client = Agent("ws://127.0.0.1:1/ws", name="a")
+    async with client, rb.reconnecting(connected, name="b"):
+        links = rb.telemetry.health_app().status()["links"]
+        assert {link["name"]: link["kind"] for link in links} == {"a": "Agent", "b": "Reconnecting"}
+
+
 async def test_a_store_that_refuses_is_shown(tmp_path):
     """While the store of a client has failed, its row says so."""
     async with (

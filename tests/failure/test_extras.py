@@ -78,12 +78,12 @@ def test_the_command_that_installs_it_is_named(module, use, monkeypatch, tmp_pat
     for name in [name for name in sys.modules if name.partition(".")[0] == module]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    from tests.internals.config import yaml_nodes
+    from tests.internals.config import documents
 
-    yaml_nodes._loader.cache_clear()
+    documents._loader.cache_clear()
     with pytest.raises(rb.ConfigError) as caught:
         use(tmp_path)
-    yaml_nodes._loader.cache_clear()
+    documents._loader.cache_clear()
     assert how_to_install(module) in str(caught.value)
     assert "pip install 'resilient-bridge[" in str(caught.value)
 

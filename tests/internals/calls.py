@@ -21,7 +21,7 @@ __getattr__ = lazily(
         "rate_limit.state": "RATES RateState",
         "retry.budget_state": "BudgetState",
         "retry.budgets": "BUDGETS",
-        "run.plan": "Plan",
+        "plan": "Plan",
         "retry.pause": "PAUSED",
         "shared.ports": "CircuitAnswer CircuitView SharedState",
         "shared.waits": "waited_for",

@@ -8,9 +8,8 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.config",
     {
-        "": "yaml_nodes",
-        "documents": "read_document",
-        "paths": "DocumentError joined",
-        "quantities": "read_bytes read_seconds read_span write_span",
+        "": "documents",
+        "documents": "DocumentError joined read_document",
+        "texts": "read_bytes read_seconds read_span write_span",
     },
 )

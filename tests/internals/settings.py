@@ -9,13 +9,12 @@ __getattr__ = lazily(
     "resilient_bridge.settings",
     {
         "config": "KINDS",
-        "dialect_names": "families ready",
         "document": "new_reading",
-        "fields": "read_value",
-        "policy_tables": "LAYERS",
-        "seed_keys": "WORDS_OF",
+        "": "fields",
+        "fields": "AS_WRITTEN Form default_of fields_of forms_of read_value",
+        "schema": "schema",
+        "spellings": "LAYERS WORDS_OF families ready",
         "sources": "PREFIX read_sources",
-        "tables": "AgentSettings AlertSettings TABLES",
-        "walk": "default_of fields_of",
+        "tables": "AlertSettings ClientSettings TABLES TOP",
     },
 )

@@ -10,7 +10,6 @@ __getattr__ = lazily(
     {
         "backoff": "spread",
         "fields": "Value as_seconds count one_of short_seconds shown",
-        "forms": "Form form_of",
         "window": "Window",
     },
 )

@@ -6,13 +6,14 @@ import asyncio
 import subprocess
 import sys
 from datetime import timedelta
+from typing import Literal
 
 import attrs
 import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.testing import virtual_time
-from tests.internals.settings import new_reading, read_value
+from tests.internals.settings import KINDS, forms_of, new_reading, read_value
 from tests.internals.values import Value, as_seconds, count, one_of, short_seconds
 from tests.rows import each_row
 
@@ -237,12 +238,12 @@ class Invented(Value):
 
     every: float = attrs.field(default=1.0, converter=as_seconds, validator=short_seconds)
     size_bytes: int = attrs.field(default=1, validator=count)
-    mode: str = attrs.field(default="a", validator=one_of("a", "bee"))
+    mode: Literal["a", "bee"] = attrs.field(default="a", validator=one_of("a", "bee"))
     letters: list[str] = attrs.field(factory=list, converter=sorted)
 
 
 def test_a_new_field_needs_no_line_in_the_reader():
-    """The validators say what a field takes: a duration, a size, a word, with `_ms` and near misses."""
+    """Its annotations say what a field takes: a duration, a size, a word, with `_ms` and near misses."""
     reading = new_reading(None)
     data = {"every_ms": 2500, "size_bytes": "1KiB", "mode": "bee"}
     assert read_value(Invented, data, "x", reading) == Invented(
@@ -255,6 +256,13 @@ def test_a_new_field_needs_no_line_in_the_reader():
     )  # its converter stumbles
     assert read_value(Invented, {"letters": ["b", "a"]}, "y", reading).letters == ["a", "b"]
     assert "did you mean bee?" in reading.problems[1].message
+
+
+def test_words_stand_in_the_annotation_as_in_the_validator():
+    """The annotation says which words a field takes, the validator refuses all others: they are the same."""
+    forms = [form for kind in KINDS.values() for form in forms_of(kind).values() if form.words]
+    assert len(forms) > 10
+    assert {form.wanted for form in forms} == {f"one of {', '.join(form.words)}" for form in forms}
 
 
 def test_windows_counts_and_spans():
@@ -359,3 +367,20 @@ def test_t03_a_text_that_looks_like_a_number_comes_from_the_environment(text):
     layers = config.bridge.calls.layers
     assert next(layer.attempts for layer in layers if isinstance(layer, rb.Retry)) == 7
     assert next(layer.key for layer in layers if isinstance(layer, rb.Breaker)) == text
+
+
+def test_a_room_above_the_core_is_imported_when_its_table_stands_in_the_document():
+    """The agent and the sidecar: whoever has settings of calls and links does not pay for them."""
+    code = """
+import sys, resilient_bridge as rb
+
+def above():
+    return [name for name in sys.modules if name.startswith(("resilient_bridge.agent.", "resilient_bridge.adapters."))]
+
+rb.load({"retry": {"attempts": 3}, "tools": {"search": {"idempotent": True}}})
+assert above() == [], above()
+rb.load({"toolbox": {}, "mcp": {"command": ["server"]}})
+assert len(above()) > 2
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

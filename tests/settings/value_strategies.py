@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import resilient_bridge as rb
 from tests.internals.protocol import End, Positions
-from tests.internals.settings import AlertSettings
-from tests.internals.values import form_of
+from tests.internals.settings import AlertSettings, forms_of
+from tests.internals.settings import fields as kinds
 
 
 def busy(*_: object) -> bool:
@@ -90,10 +90,10 @@ def _numbers(owner: type, name: str) -> st.SearchStrategy:
 
 def of_field(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
     """A valid value of a field."""
-    form, name = form_of(field.validator), field.name
-    if form.kind == "plain":
+    form, name = forms_of(owner)[field.name], field.name
+    if form.kind is kinds.AS_WRITTEN:
         return _plain(owner, field)
-    if form.kind == "value":
+    if form.kind is kinds.VALUE:
         inner = (
             policies()
             if form.of is rb.Policy
@@ -101,27 +101,28 @@ def of_field(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
             if form.of is rb.Backoff
             else values(form.of)
         )
-    elif form.kind == "values":
+    elif form.kind is kinds.VALUES:
         inner = st.lists(values(form.of), max_size=2).map(tuple)
     else:
         inner = {
-            "seconds": lambda: st.lists(seconds, min_size=1, max_size=3).map(tuple) if name == "seconds" and owner is rb.Timeout
+            kinds.SECONDS: lambda: st.lists(seconds, min_size=1, max_size=3).map(tuple) if name == "seconds" and owner is rb.Timeout
             else seconds.filter(lambda n: n >= 1) if owner is AlertSettings else seconds,
-            "span": lambda: count | st.timedeltas(timedelta(microseconds=1), timedelta(days=10**6)),
-            "number": lambda: _numbers(owner, name),
-            "count": lambda: st.integers(0 if name in {"queue", "overlap"} else 1, 10**6),
-            "flag": st.booleans,
-            "word": lambda: st.sampled_from(form.words or ("x",)),
-            "text": lambda: words,
-            "pair": lambda: st.tuples(st.floats(0, 0.5), st.floats(0.5, 1) | st.just(1)),
-            "texts": lambda: st.lists({"superseded": st.integers(1000, 4999), "reuse_address_on": st.integers(1, 9)}.get(name, words), max_size=3).map(tuple),
-            "wait": backoffs,
-            "whats": lambda: st.lists(whats, max_size=3, unique=True),
-            "rules": lambda: st.dictionaries(whats, values(rb.Rule), max_size=2),
-            "function": lambda: st.sampled_from([busy, other]),
-            "seconds_by_name": lambda: st.dictionaries(names, seconds, max_size=2),
-            "functions": lambda: st.lists(st.sampled_from([busy, other]), min_size=1, max_size=2),
-            "policies": lambda: st.dictionaries(names, policies() if form.of is rb.Policy else values(form.of), max_size=2),
+            kinds.SPAN: lambda: count | st.timedeltas(timedelta(microseconds=1), timedelta(days=10**6)),
+            kinds.NUMBER: lambda: _numbers(owner, name),
+            kinds.BYTES: lambda: count,
+            kinds.COUNT: lambda: st.integers(0 if name in {"queue", "overlap"} else 1, 10**6),
+            kinds.FLAG: st.booleans,
+            kinds.WORD: lambda: st.sampled_from(form.words or ("x",)),
+            kinds.TEXT: lambda: words,
+            kinds.PAIR: lambda: st.tuples(st.floats(0, 0.5), st.floats(0.5, 1) | st.just(1)),
+            kinds.TEXTS: lambda: st.lists({"superseded": st.integers(1000, 4999), "reuse_address_on": st.integers(1, 9)}.get(name, words), max_size=3).map(tuple),
+            kinds.WAIT: backoffs,
+            kinds.WHATS: lambda: st.lists(whats, max_size=3, unique=True),
+            kinds.RULES: lambda: st.dictionaries(whats, values(rb.Rule), max_size=2),
+            kinds.FUNCTION: lambda: st.sampled_from([busy, other]),
+            kinds.SECONDS_BY_NAME: lambda: st.dictionaries(names, seconds, max_size=2),
+            kinds.FUNCTIONS: lambda: st.lists(st.sampled_from([busy, other]), min_size=1, max_size=2),
+            kinds.VALUES_BY_NAME: lambda: st.dictionaries(names, policies() if form.of is rb.Policy else values(form.of), max_size=2),
         }[form.kind]()  # fmt: skip
     return st.none() | inner if form.is_optional else inner
 

@@ -7,6 +7,7 @@ lost connection is off.
 from __future__ import annotations
 
 import asyncio
+import json
 import warnings
 from contextlib import suppress
 from contextvars import ContextVar
@@ -22,8 +23,8 @@ from ...failure.teaching import taught
 from ..arguments import calls_of, check_http_options
 from ..sdk_errors import add_base
 from .bodies import MOST_DECODED
-from .requests import IDEMPOTENT_METHODS, OURS, OWN_KEY, SAFE_METHODS, disprove_hop
-from .views import AnswerView, Core, RequestView, URLView, says_more
+from .requests import IDEMPOTENT_METHODS, OWN_KEY, SAFE_METHODS
+from .views import Core, RequestView, URLView, says_more
 
 
 if TYPE_CHECKING:
@@ -52,21 +53,14 @@ class HTTPMiddleware:
         async with aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()]) as session:
             ...
 
-    Needs aiohttp 3.12 or later. It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT
-    and DELETE may be repeated, and for 270 s every request with an Idempotency-Key of yours; any
-    other only if it provably did not run, or, by convention, after a 429. A request with an effect
-    gets a generated key, the same on every repeat (`idempotency_header=None` adds none). A circuit,
-    budget, bulkhead or rate limit without a key belongs to the origin.
+    Needs aiohttp 3.12 or later. It promises what HTTPTransport does, which says which requests are
+    repeated, what is returned, to whom state belongs and where credentials do not go; `policy`,
+    `token`, `idempotency_header` and `allow_plaintext_credentials` are those of HTTPTransport. Our
+    errors are both a BridgeError and an `aiohttp.ClientError`.
 
-    `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
-    returned whatever its status, and those before it are closed. Credentials do not follow a
-    redirect to another origin in any header, nor a secret in a body, nor do they cross http:// to
-    another machine (in a header, or in a parameter such as `token`) unless
-    `allow_plaintext_credentials`. Our errors are both a BridgeError and an `aiohttp.ClientError`.
-
-    `token` is that of HTTPTransport. It may serve several sessions of one event loop. The session's
-    total timeout holds for all attempts together; use `Timeout` in the policy for one attempt. Put
-    it first: later middlewares run again with each repeat.
+    It may serve several sessions of one event loop. The session's total timeout holds for all
+    attempts together; use `Timeout` in the policy for one attempt. Put it first: later middlewares
+    run again with each repeat.
     """
 
     @taught
@@ -85,6 +79,7 @@ class HTTPMiddleware:
             calls,
             _SessionBelow(),
             _look,
+            _add_library_base,
             owner="HTTPMiddleware",
             token=token,
             idempotency_header=idempotency_header,
@@ -103,16 +98,17 @@ class HTTPMiddleware:
             raise error  # aiohttp repeats a request after the policy gave it up
         comes_back = self._repeats and _switch_off(request)
         carried = _carried(request)
+        url = request.url
         view = RequestView(
-            request, _url(request), carried, stream=_SentBody(request), options={"handler": handler}
+            request,
+            URLView(url.scheme, url.raw_host or "", url.port, url.raw_query_string),
+            carried,
+            stream=_SentBody(request),
+            options={"handler": handler},
         )
         try:
-            answer = self._core.returned(view, await self._core.prepared(view, is_async=True)(view))
-        except BridgeError as error:
-            add_base(error, needed("aiohttp", "aiohttp_middleware").ClientError)
-            raise
+            answer = await self._core.handle_async_request(view)
         except Exception as error:
-            disprove_hop(error, view)
             if (
                 comes_back
                 and task
@@ -121,8 +117,6 @@ class HTTPMiddleware:
             ):
                 self._abandoned[task] = error
             raise
-        finally:
-            carried.pop(OURS, None)
         carried[_KEY_HEADER] = self._key_header
         _NEXT_HOP.set((target, carried) if (target := _target(answer)) else None)
         return answer.native  # type: ignore[no-any-return]
@@ -145,6 +139,30 @@ class _SessionBelow:
             raise
 
 
+class AnswerView:
+    """A response of aiohttp, which calls the status code `status`, with all its attributes.
+
+    `body` is the part that was inspected, None if none was. `failure` knows the class by its name.
+    """
+
+    def __init__(self, native: Any) -> None:
+        self.native = native
+        self.status_code: int = native.status
+        self.headers = native.headers
+        self.body: bytes | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.native, name)
+
+    def json(self) -> Any:
+        """Return the inspected body of an error, decoded from JSON; None if none was inspected."""
+        return json.loads(self.body or b"null")
+
+
+def _add_library_base(error: BridgeError, _: object) -> None:
+    add_base(error, needed("aiohttp", "aiohttp_middleware").ClientError)
+
+
 class _SentBody:
     """The body of a request: `is_started` says whether aiohttp reports it as consumed."""
 
@@ -154,11 +172,6 @@ class _SentBody:
     @property
     def is_started(self) -> bool:
         return bool(getattr(self._request.body, "consumed", False))
-
-
-def _url(request: Any) -> URLView:
-    url = request.url
-    return URLView(url.scheme, url.raw_host or "", url.port, url.raw_query_string)
 
 
 def _carried(request: Any) -> dict[str, Any]:

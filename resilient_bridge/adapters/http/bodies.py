@@ -76,8 +76,20 @@ def tells(response: Any) -> bool:
 
 def peek(response: Any) -> None:
     """Read the beginning of an error's body into `extensions["rb.body"]`, for `classify`."""
-    if not tells(response):
-        return
+    if tells(response):
+        look(response)
+
+
+async def peek_async(response: Any) -> None:
+    if tells(response):
+        await look_async(response)
+
+
+def look(response: Any) -> bytes:
+    """Read the beginning of a body that is not read yet, and return it decoded.
+
+    Empty for a compressed body that is broken or too large.
+    """
     parts: list[bytes] = []
     size, rest, broken = 0, iter(response.stream), None
     try:
@@ -92,19 +104,10 @@ def peek(response: Any) -> None:
         response.close()
         raise
     response.stream = _body(response, parts, rest, broken=broken)
-    _keep(response, parts)
-
-
-async def peek_async(response: Any) -> None:
-    if tells(response):
-        await look_async(response)
+    return _keep(response, parts)
 
 
 async def look_async(response: Any) -> bytes:
-    """Read the beginning of a body that is not read yet, and return it decoded.
-
-    Empty for a compressed body that is broken or too large.
-    """
     parts: list[bytes] = []
     size, rest, broken = 0, aiter(response.stream), None
     try:
@@ -113,7 +116,7 @@ async def look_async(response: Any) -> bytes:
             size += len(part)
             if size >= LOOK:
                 break
-    except Exception as error:  # noqa: BLE001 -- the status is valid; the body's reader gets the error
+    except Exception as error:  # noqa: BLE001 -- as above
         broken = error
     except BaseException:
         await response.aclose()

@@ -20,7 +20,6 @@ from ..arguments import calls_of, check_http_options, check_sync
 from ..sdk_errors import same_error_for
 from .bodies import LOOK, MOST_DECODED
 from .decoding import decoded
-from .requests import OURS, disprove_hop
 from .views import Core, RequestView, URLView, says_more
 
 
@@ -49,21 +48,13 @@ class HTTPAdapter(_Base):
         session = requests.Session()
         session.mount("https://", rb.HTTPAdapter())
 
-    It promises what HTTPTransport does. GET, HEAD, OPTIONS, TRACE, PUT and DELETE may be repeated,
-    and for 270 s every request with an Idempotency-Key of yours; any other only if it provably did
-    not run, or, by convention, after a 429. A request with an effect gets a generated key, the same
-    on every repeat (`idempotency_header=None` adds none). A circuit, budget, bulkhead or rate limit
-    without a key belongs to the origin.
-
-    `Retry-After` is obeyed. A body that can be read once is sent once. The last response is
-    returned whatever its status, and those before it are closed. Credentials do not follow a
-    redirect to another origin in any header, nor a secret in a body, nor do they cross http:// to
-    another machine (in a header, or in a parameter such as `token`) unless
-    `allow_plaintext_credentials`. Our errors are both a BridgeError and a
-    `requests.RequestException`.
+    It promises what HTTPTransport does, which says which requests are repeated, what is returned,
+    to whom state belongs and where credentials do not go; `policy`, `token`, `idempotency_header`
+    and `allow_plaintext_credentials` are those of HTTPTransport. Our errors are both a BridgeError
+    and a `requests.RequestException`.
 
     `inner` is the adapter below: your own `requests.adapters.HTTPAdapter` with its pool sizes; its
-    `max_retries` must be 0 (ConfigError). `token` is that of HTTPTransport.
+    `max_retries` must be 0 (ConfigError).
     """
 
     @taught
@@ -113,21 +104,16 @@ class HTTPAdapter(_Base):
         carried: dict[str, Any] = hooks.setdefault(_CARRIED, {})
         body = request.body
         watched = _watched(request)
-        view = RequestView(
-            request, _url(request.url or ""), carried, stream=watched, options=options
-        )
+        parts = urlsplit(request.url or "")
+        url = URLView(parts.scheme, parts.hostname or "", parts.port, parts.query)
+        view = RequestView(request, url, carried, stream=watched, options=options)
         if timeout is not None:
             carried["timeout"] = _phases(timeout)
         try:
-            response = self._core.prepared(view, is_async=False)(view)
-            return self._core.returned(view, response)  # type: ignore[no-any-return]
+            return self._core.handle_request(view)  # type: ignore[no-any-return]
         except BridgeError as error:
             raise _theirs(error, request) from error.__cause__
-        except Exception as error:
-            disprove_hop(error, view)
-            raise
         finally:
-            carried.pop(OURS, None)
             carried.pop("timeout", None)
             request.body = body
 
@@ -152,7 +138,8 @@ class _RequestsBelow:
         request = view.native
         if self.inner is None:
             self.inner = needed("requests.adapters", "HTTPAdapter").HTTPAdapter(max_retries=0)
-        _rewind(request, view.stream)
+        if view.stream is None and _can_rewind(request):
+            request.body.seek(request._body_position)  # noqa: SLF001 -- where requests keeps it
         timeout = view.extensions.get("timeout")
         if timeout is not None:
             timeout = (timeout.get("connect"), timeout.get("read"))
@@ -171,11 +158,6 @@ def _repeats(inner: Any) -> bool:
     retries = getattr(inner, "max_retries", None)
     total = getattr(retries, "total", retries)
     return isinstance(total, int) and not isinstance(total, bool) and total > 0
-
-
-def _url(url: str) -> URLView:
-    parts = urlsplit(url)
-    return URLView(parts.scheme, parts.hostname or "", parts.port, parts.query)
 
 
 def _phases(timeout: Any) -> dict[str, float | None]:
@@ -240,11 +222,6 @@ def _can_rewind(request: Any) -> bool:
         and not isinstance(position, bool)
         and hasattr(request.body, "seek")
     )
-
-
-def _rewind(request: Any, watched: Any) -> None:
-    if watched is None and _can_rewind(request):
-        request.body.seek(request._body_position)  # noqa: SLF001 -- where requests keeps it
 
 
 class _Again:

@@ -188,6 +188,8 @@ class HTTPTransport(_Bases):
         )  # the classes of bodies that were cut of which the log has told
 
     # What differs between client libraries: see `views.Core`.
+    _report_request: Callable[[Any], Any] = staticmethod(watch_request)
+    _report_answer: Callable[[Any, Any, Any], Any] = staticmethod(watch_answer)
     _as_theirs: Callable[[BridgeError, Any], None] = staticmethod(_add_library_base)
     _cookie_lines: Callable[[Any], list[str]] = staticmethod(_cookie_lines)
     _watch: Callable[[Any], None] = staticmethod(once)
@@ -200,7 +202,7 @@ class HTTPTransport(_Bases):
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request, again if the policy allows it, and return the last response."""
         send = self._ready(request, is_async=True)
-        await watch_request(request)
+        await self._report_request(request)
         try:
             response = await send(request)
         except Exception as error:
@@ -211,7 +213,7 @@ class HTTPTransport(_Bases):
         finally:
             request.extensions.pop(OURS, None)
         returned = self._returned(request, response)
-        await watch_answer(request, returned, look_async)
+        await self._report_answer(request, returned, look_async)
         return returned
 
     def handle_request(self, request: Any) -> Any:

@@ -7,7 +7,6 @@ request of the next redirect.
 from __future__ import annotations
 
 import copyreg
-import json
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import suppress
 from functools import cache
@@ -22,6 +21,7 @@ from .transport import HTTPTransport, bearer_of
 
 if TYPE_CHECKING:
     from ...calls import Policy
+    from ...failure import BridgeError
     from ...presets.bridge_policy import BridgePolicy
     from .bearer import Token
 
@@ -75,12 +75,16 @@ def _nothing(*_: Any) -> None:
     pass
 
 
+async def _nothing_async(*_: Any) -> None:
+    pass
+
+
 def _watch_read(response: Any, tell: Callable[[Exception], None]) -> None:
     """Have `tell` called with the error of a body that breaks while the client reads it.
 
     Its class is replaced by one of the same name: a function on the response would hold it for ever.
     """
-    native = response.native if isinstance(response, AnswerView) else response
+    native = getattr(response, "native", response)
     with suppress(Exception):  # a double in a test may be anything
         native.__class__ = _watched_class(cast("Any", type(native)))
         native._rb_tell = tell  # noqa: SLF001 -- the attribute of that class
@@ -141,26 +145,6 @@ class RequestView:
         self.method, self.headers = self.native.method, HeadersView(self.native.headers)
 
 
-class AnswerView:
-    """A response of a library that calls the status code `status`, with all its attributes.
-
-    `body` is the part that was inspected, None if none was.
-    """
-
-    def __init__(self, native: Any) -> None:
-        self.native = native
-        self.status_code: int = native.status
-        self.headers = native.headers
-        self.body: bytes | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.native, name)
-
-    def json(self) -> Any:
-        """Return the inspected body of an error, decoded from JSON; None if none was inspected."""
-        return json.loads(self.body or b"null")
-
-
 def says_more(answer: Any) -> bool:
     """Return whether an error's body can change what its status means, and is short."""
     length = answer.headers.get("content-length", "")
@@ -170,11 +154,13 @@ def says_more(answer: Any) -> bool:
 class Core(HTTPTransport):
     """HTTPTransport over views of another library's requests.
 
-    The adapter gives errors the library's base class, and the view watches the body. `look` reads
-    the body of an error into the response, if it is short; for an async library it is async.
+    The view watches the body, and no client of mcp sends through it. `look` reads the body of an
+    error into the response, if it is short; for an async library it is async. `as_theirs` gives an
+    error of ours the base class of the library.
     """
 
-    _as_theirs = _watch = staticmethod(_nothing)
+    _watch = staticmethod(_nothing)
+    _report_request = _report_answer = staticmethod(_nothing_async)
     _cookie_lines = staticmethod(_cookie_lines)
     _watch_body = staticmethod(_watch_read)
 
@@ -183,6 +169,7 @@ class Core(HTTPTransport):
         policy: Policy | BridgePolicy | None,
         inner: Any,
         look: Callable[[Any], Any],
+        as_theirs: Callable[[BridgeError, Any], None] = _nothing,
         *,
         owner: str,
         token: Token | None,
@@ -191,12 +178,7 @@ class Core(HTTPTransport):
         super().__init__(policy, inner, **options)
         self._bearer = bearer_of(token, owner)
         self._peek = self._peek_async = look
+        self._as_theirs = as_theirs
 
     def __repr__(self) -> str:
         return repr(self._policy)
-
-    def prepared(self, request: RequestView, *, is_async: bool) -> Any:
-        return self._ready(request, is_async=is_async)
-
-    def returned(self, request: RequestView, response: Any) -> Any:
-        return self._returned(request, response)

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 
@@ -63,6 +63,8 @@ class LinkHealth:
 
 class LinkSupervisor:
     """The owner of a link's connections, behind the `Reconnecting` that users have."""
+
+    shown_as: ClassVar = "Reconnecting"  # in the health of the process
 
     def __init__(
         self,

@@ -231,7 +231,13 @@ class Losses:
                 self.reconnection.pong()  # for a link, received data is the proof of health
         elif is_programming_error(failure):
             failure = _factory_failure(f"raised {failure.message}", failure)
-        elif connection.made is not None and connection.made is self._made and _is_used_up(failure):
+        elif (
+            connection.made is not None
+            and connection.made is self._made
+            # as a client says that can be entered only once
+            and failure.code == "SYS_INTERNAL_ERROR"
+            and isinstance(failure.cause, RuntimeError)
+        ):
             failure = _factory_failure(
                 f"returned the same object again, which said: {failure.message}", failure
             )
@@ -259,8 +265,3 @@ def _factory_failure(what: str, failure: Failure) -> Failure:
         suggestions=("correct the factory: the next attempt would fail like this one",),
         cause=failure.cause,
     )
-
-
-def _is_used_up(failure: Failure) -> bool:
-    """Return whether a client says that it can be entered only once."""
-    return failure.code == "SYS_INTERNAL_ERROR" and isinstance(failure.cause, RuntimeError)

@@ -1,7 +1,13 @@
-"""`wrap`: a client object whose calls go through a policy, and which else behaves unchanged."""
+"""`wrap`: a client object whose calls go through a policy, and which else behaves unchanged.
+
+Rule: a client of httpx or httpx2 itself is unchanged. Its copy has the same settings, cookies and
+connections, and one HTTPTransport over each transport that the client has: its own, its proxies',
+its mounts'.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -12,11 +18,14 @@ from ...failure import config_error
 from ...failure.teaching import taught
 from ...values.fields import check_flag
 from ..arguments import Idempotent, calls_of, checked_bytes, checked_idempotent
-from .http_clients import is_http_client, wrapped_http_client
+from ..http.transport import HTTPTransport
 from .sdks import sdk_of
+from .streams import Proxy, name_of
 
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from ...presets.bridge_policy import BridgePolicy
 
 
@@ -26,6 +35,10 @@ _INSTEAD: Final = {
     "requests.Session": "session.mount('https://', rb.HTTPAdapter())",
     "aiohttp.ClientSession": "aiohttp.ClientSession(middlewares=[rb.HTTPMiddleware()])",
 }
+_LIBRARIES: Final = frozenset({"httpx", "httpx2"})
+_NAMES: Final = frozenset({"Client", "AsyncClient"})
+# It has no public names for them; a release without these is refused.
+_OWN, _BY_URL = "_transport", "_mounts"
 
 
 @taught
@@ -83,7 +96,6 @@ def wrap(
     too. A client of google-genai is itself configured to try once, and to use httpx2 where aiohttp
     is installed.
     """
-    from .stream_proxies import Proxy
     from .wrapping import Wrapping, wrapped
 
     check_flag("wrap.allow_plaintext_credentials", allow_plaintext_credentials)
@@ -125,7 +137,7 @@ def wrap(
         raise config_error("wrap.methods", _without_methods(kind), methods, write=write)
     wrapping = Wrapping(
         policy=protecting,
-        name=f"{kind.__module__.partition('.')[0]}.{kind.__name__}",
+        name=name_of(kind),
         sdk=sdk,
         is_async=hasattr(kind, "__aenter__"),
         idempotent=checked_idempotent(idempotent, "wrap.idempotent"),
@@ -151,7 +163,7 @@ def _without_methods(kind: type) -> str:
     """Return what to pass instead, for the error about an object without `methods`."""
     wanted = f"the methods of {kind.__name__} to protect"
     for base in kind.__mro__:
-        instead = _INSTEAD.get(f"{base.__module__.partition('.')[0]}.{base.__name__}")
+        instead = _INSTEAD.get(name_of(base))
         if instead is not None:
             return f"{instead} instead of wrap, or {wanted}"
     return wanted
@@ -164,10 +176,10 @@ def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:
         raise config_error(
             "wrap.methods", "names of methods, or a mapping of names to policies", methods
         )
-    found: dict[str, Policy | None] = {}
+    by_name: dict[str, Policy | None] = {}
     for name in cast("Collection[str]", methods):
         policy = cast("Mapping[str, Any]", methods)[name] if isinstance(methods, Mapping) else None
-        found[name] = None if policy is None else calls_of(policy, f"wrap.methods[{name!r}]")
+        by_name[name] = None if policy is None else calls_of(policy, f"wrap.methods[{name!r}]")
         target: Any = client
         for part in name.split("."):
             target = getattr(target, part, None)
@@ -176,4 +188,67 @@ def _as_methods(client: object, methods: Any) -> dict[str, Policy | None]:
             raise config_error(
                 "wrap.methods", f"methods of {client.__class__.__name__}", name, write=write
             )
-    return found
+    return by_name
+
+
+# ---- clients of httpx and httpx2 -----------------------------------------------------------------
+
+
+def is_http_client(client: object) -> bool:
+    """Return whether an object is a Client or AsyncClient of httpx or httpx2, or of a subclass."""
+    return any(
+        base.__name__ in _NAMES and base.__module__.partition(".")[0] in _LIBRARIES
+        for base in client.__class__.__mro__
+    )
+
+
+def wrapped_http_client(client: Any, policy: Policy, *, allow_plaintext_credentials: bool) -> Any:
+    """Return the proxy of a copy of the client whose requests go through the policy.
+
+    Raises ConfigError for one that has an HTTPTransport already.
+    """
+    own: Any = getattr(client, _OWN, None)
+    by_url: dict[Any, Any] | None = getattr(client, _BY_URL, None)
+    if (
+        not (hasattr(own, "handle_request") or hasattr(own, "handle_async_request"))
+        or by_url is None
+    ):
+        wanted = f"a release of {client.__class__.__module__.partition('.')[0]} whose transports can be found"
+        raise config_error(
+            "wrap.client", f"{wanted}; here: transport=rb.HTTPTransport()", "another one"
+        )
+    under: dict[int, HTTPTransport] = {}
+
+    def protected(transport: Any) -> HTTPTransport:
+        if isinstance(transport, HTTPTransport):
+            raise config_error(
+                "wrap.client", "a client without an HTTPTransport", "one with a policy already"
+            )
+        if id(transport) not in under:
+            under[id(transport)] = HTTPTransport(
+                policy, transport, allow_plaintext_credentials=allow_plaintext_credentials
+            )
+        return under[id(transport)]
+
+    made: Any = copy.copy(client)
+    mounts = {
+        pattern: None if transport is None else protected(transport)
+        for pattern, transport in by_url.items()
+    }
+    setattr(made, _OWN, protected(own))
+    setattr(made, _BY_URL, mounts)
+    return WrappedHTTPClient(made, policy)
+
+
+class WrappedHTTPClient(Proxy):
+    """The proxy of such a copy: it only says that it is one."""
+
+    def __init__(self, client: Any, policy: Policy) -> None:
+        super().__init__(client)
+        self._self_policy = policy
+
+    def __copy__(self) -> Self:
+        return type(self)(copy.copy(self.__wrapped__), self._self_policy)
+
+    def __repr__(self) -> str:
+        return f"<wrapped {name_of(self.__wrapped__.__class__)}, {self._self_policy!r}>"

@@ -1,7 +1,9 @@
 """Facts about the SDKs of model providers: their retries, model calls, errors and addresses.
 
 Rule: classes are recognised by their names. No library is imported that the client has not
-imported already.
+imported already. A model call has an effect beside its cost if tools run inside it, or at the
+provider; an argument that is unknown, or cannot be inspected without consuming it, counts as a tool
+that runs.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -24,15 +26,10 @@ from ...transports.loopback import is_loopback
 from ..arguments import plaintext_refused
 from ..http.requests import COUNTED
 from ..sdk_errors import add_base
-from .sdk_tools import (
-    anthropic_effect,
-    field_of,
-    google_config,
-    google_effect,
-    google_runs_tools,
-    openai_effect,
-)
 
+
+_LOOPS: Final = re.compile(r"(aio\.)?(models\.generate_content|chats\.send_message)(_stream)?")
+"""Calls of google-genai that call the model, run the tools it requests, and call it again."""
 
 # attributes with the same calls, whose results have another form
 _VIEWS: Final = ("with_raw_response.", "with_streaming_response.")
@@ -146,33 +143,34 @@ def is_page(value: object) -> bool:
 
 def _options_without_retries(client: Any) -> Any:
     """Return a copy of a client that tries each request once, even if `max_retries` changes."""
-    return _once(client.with_options(max_retries=0))
+    made = client.with_options(max_retries=0)
+    made.request = _TriedOnce(made)
+    return made
 
 
 def copied(value: Any) -> Any:
     """Return a shallow copy of a client, or of a part of one, which tries each request once as well."""
     made = copy.copy(value)
     own: Mapping[str, Any] = getattr(made, "__dict__", {})
-    return (
-        _once(made) if getattr(own.get("request"), "__name__", "") == _tried_once.__name__ else made
-    )
+    if isinstance(own.get("request"), _TriedOnce):
+        made.request = _TriedOnce(made)
+    return made
 
 
-def _once(client: Any) -> Any:
-    client.request = _tried_once(cast("Any", type(client)).request, ref(client))
-    return client
+class _TriedOnce:
+    """A client's `request` without retries. It does not keep the client in memory."""
 
+    def __init__(self, client: Any) -> None:
+        self._request: Callable[..., Any] = cast("Any", type(client)).request
+        self._client = ref(client)
 
-def _tried_once(request: Callable[..., Any], client: ref[Any]) -> Callable[..., Any]:
-    def once(cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
         changed = getattr(options, "model_copy", None) or options.copy  # its name in pydantic 1
-        return request(client(), cast_to, changed(update={"max_retries": 0}), *args, **kwargs)
-
-    once.__name__ = _tried_once.__name__
-    return once
+        once = changed(update={"max_retries": 0})
+        return self._request(self._client(), cast_to, once, *args, **kwargs)
 
 
-# ---- counting requests ----------------------------------------------------------------------------------------------
+# ---- counting requests ---------------------------------------------------------------------------
 
 
 def _count(request: Any) -> None:
@@ -225,7 +223,52 @@ def _check_plaintext(addresses: Iterable[object]) -> None:
             raise plaintext_refused(f"{url.scheme}s", shown, "wrap")
 
 
-# ---- google-genai ---------------------------------------------------------------------------------------------------
+# ---- effects of a model call ---------------------------------------------------------------------
+
+
+def field_of(value: object, name: str) -> Any:
+    """Return the value of an object or a mapping under a name; None if there is none."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        first, *rest = name.split("_")
+        # google-genai accepts camelCase, too
+        return fields.get(name, fields.get(first + "".join(map(str.title, rest))))
+    return getattr(value, name, None)
+
+
+def openai_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
+    """Return whether the provider runs tools without asking, or stores messages in a conversation.
+
+    `background=True` counts as no effect: a response that is never fetched costs money, as a lost
+    answer does.
+    """
+    body = _body(arguments)
+    if body.get("conversation"):
+        return True
+    tools = body.get("tools") or ()
+    if not isinstance(tools, Collection):
+        return True
+    return any(
+        field_of(tool, "type") == "mcp" and field_of(tool, "require_approval") != "always"
+        for tool in cast("Collection[object]", tools)
+    )
+
+
+def anthropic_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
+    """Return whether the provider runs tools: those of MCP servers."""
+    return bool(_body(arguments).get("mcp_servers"))
+
+
+def _body(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    extra = arguments.get("extra_body")
+    return (
+        {**arguments, **cast("Mapping[str, Any]", extra)}
+        if isinstance(extra, Mapping)
+        else arguments
+    )
+
+
+# ---- google-genai --------------------------------------------------------------------------------
 
 
 def _without_google_retries(client: Any) -> Any:
@@ -272,6 +315,54 @@ def _check_retries(asked: object, path: str) -> None:
 def _google_addresses(client: Any) -> Iterable[object]:
     options = getattr(getattr(client, "_api_client", None), "_http_options", None)
     return (field_of(options, "base_url"),)
+
+
+def google_config(arguments: Mapping[str, Any], owner: object) -> object:
+    """Return the config of a call: its own, or that of its chat."""
+    return arguments.get("config") or getattr(owner, "_config", None)
+
+
+def google_effect(arguments: Mapping[str, Any], owner: object) -> bool:
+    """Return whether the provider runs tools: those of MCP servers."""
+    tools = field_of(google_config(arguments, owner), "tools") or ()
+    if not isinstance(tools, Collection):
+        return True
+    return any(field_of(tool, "mcp_servers") for tool in cast("Collection[object]", tools))
+
+
+def google_runs_tools(method: str, arguments: Mapping[str, Any], owner: object) -> bool:
+    """Return whether the SDK runs tools inside a call.
+
+    It runs functions and MCP sessions, and on Vertex AI also the tools of MCP servers.
+    """
+    config = google_config(arguments, owner)
+    tools = field_of(config, "tools") or ()
+    if (
+        _LOOPS.fullmatch(method) is None
+        or not tools
+        or _is_off(field_of(config, "automatic_function_calling"))
+    ):
+        return False
+    if not isinstance(tools, Collection):
+        return True
+    return any(_is_run(tool, owner) for tool in cast("Collection[object]", tools))
+
+
+def _is_off(calling: object) -> bool:
+    most = field_of(calling, "maximum_remote_calls")
+    return field_of(calling, "disable") is True or (isinstance(most, int) and most <= 0)
+
+
+def _is_run(tool: object, owner: object) -> bool:
+    if callable(tool) or not (
+        issubclass(type(tool), Mapping) or hasattr(type(tool), "model_fields")
+    ):
+        return True
+    api = getattr(getattr(owner, "_modules", owner), "_api_client", None)
+    return bool(field_of(tool, "mcp_servers") and getattr(api, "vertexai", False))
+
+
+# ---- the table -----------------------------------------------------------------------------------
 
 
 _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
@@ -336,6 +427,10 @@ _SDKS: Final[Mapping[str, SDK]] = MappingProxyType(
         ),
     }
 )
+
+
+PACKAGES: Final = frozenset(_SDKS)
+"""The top-level packages of the SDKs that are known here."""
 
 
 def sdk_of(client: object) -> SDK | None:

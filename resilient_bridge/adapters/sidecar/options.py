@@ -30,8 +30,8 @@ from ...values.fields import (
     short_seconds,
     some_seconds,
     tuple_of,
+    wants,
 )
-from ...values.forms import takes
 
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ...calls.ports import EnvironmentSource, SettingsSource
-    from ...values.fields import Validator
-    from ...values.forms import FormKind
+    from ...values.fields import Seconds, Validator
 
 
 EVERY_TOOL: Final = "*"
@@ -51,8 +50,6 @@ def _mapping(
     wanted: str,
     fits: Callable[[object], bool],
     *,
-    kind: FormKind = "plain",
-    of: type | None = None,
     is_secret: bool = False,
 ) -> Validator:
     """Return a validator for a mapping of names to values that `fits` accepts.
@@ -60,7 +57,7 @@ def _mapping(
     With `is_secret`, an error shows the type of a value instead of the value.
     """
 
-    @takes(kind, of=of, wanted=f"a table of names, each with {wanted}")
+    @wants(f"a table of names, each with {wanted}")
     def check(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
         path = path_of(instance, attribute)
         if not isinstance(value, Mapping):
@@ -74,7 +71,7 @@ def _mapping(
     return check
 
 
-def _as_seconds_by_name(value: Any) -> Any:
+def _as_seconds_by_name(value: Mapping[str, Seconds]) -> Any:
     if not isinstance(value, Mapping):
         return value
     return {name: as_seconds(item) for name, item in cast("Mapping[str, Any]", value).items()}
@@ -84,7 +81,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value) and "\0" not in value
 
 
-@takes("text", wanted="an address that begins with http:// or https://")
+@wants("an address that begins with http:// or https://")
 def _check_server(instance: Sidecar, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and not (
         isinstance(value, str) and value.startswith(("http://", "https://"))
@@ -98,7 +95,7 @@ def _check_server(instance: Sidecar, attribute: attrs.Attribute[Any], value: obj
         refuse("Sidecar", "a command or a url", "both" if value else "neither")
 
 
-@takes("text", wanted="the path of a folder")
+@wants("the path of a folder")
 def _check_folder(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not _is_text(value):
         refuse(path_of(instance, attribute), "the path of a folder", value)
@@ -154,9 +151,7 @@ class Sidecar(Value):
     timeouts: Mapping[str, float] = attrs.field(
         factory=dict[str, float],
         converter=_as_seconds_by_name,
-        validator=_mapping(
-            "seconds above 0", lambda value: is_number(value) and value > 0, kind="seconds_by_name"
-        ),
+        validator=_mapping("seconds above 0", lambda value: is_number(value) and value > 0),
     )
     deadline: float | None = attrs.field(
         default=None,
@@ -175,9 +170,7 @@ class Sidecar(Value):
     )
     rates: Mapping[str, RateLimit] = attrs.field(
         factory=dict[str, RateLimit],
-        validator=_mapping(
-            "a RateLimit", lambda value: isinstance(value, RateLimit), kind="policies", of=RateLimit
-        ),
+        validator=_mapping("a RateLimit", lambda value: isinstance(value, RateLimit)),
     )
     circuit: Breaker = attrs.field(
         default=Breaker.consecutive(5, open_for=Backoff.exponential(5, cap=60, jitter="none")),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ...failure import Failure
     from ..frame import CallFrame
-    from ..steps import Step
+    from ..guards import Wait
     from .state import CircuitState
     from .value import Breaker
 
@@ -34,7 +34,7 @@ class BreakerGuard(Guard):
         self.layer = layer
         self.named = named
 
-    def enter(self, attempt: CallFrame) -> Step | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         state = self.state
         if state.under_way is not None:
             state.count_overdue(attempt.world.monotonic())

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from ..frame import CallFrame
+    from ..guards import Wait
     from ..shared.ports import CircuitAnswer, CircuitView, Ending, Question, SharedState, State
-    from ..steps import Step
     from .value import Breaker
 
 
@@ -317,7 +317,7 @@ class SharedBreakerGuard(BreakerGuard):
         super().__init__(shared, layer, named)
         self.shared = shared
 
-    def enter(self, attempt: CallFrame) -> Step | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         now = attempt.world.monotonic()
         self.shared.count_overdue(now)
         found = self.asked(attempt, self.shared.try_admit, now)

@@ -31,8 +31,8 @@ from ...values.fields import (
     share,
     some_seconds,
     state_key,
+    wants,
 )
-from ...values.forms import takes
 from ...values.rule import as_whats, whats
 from ..layer import Layer
 
@@ -63,7 +63,7 @@ def _as_window(value: int | timedelta | str) -> int | timedelta:
     return read_span_of(value) if isinstance(value, str) else value
 
 
-@takes("wait", wanted="a schedule, or seconds")
+@wants("a schedule, or seconds")
 def _check_open_for(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not isinstance(value, Backoff):
         refuse(
@@ -71,7 +71,7 @@ def _check_open_for(instance: object, attribute: attrs.Attribute[Any], value: ob
         )
 
 
-@takes("span", wanted="calls, or a span of time")
+@wants("calls, or a span of time")
 def _check_window(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if isinstance(value, timedelta):
         if value <= timedelta(0):

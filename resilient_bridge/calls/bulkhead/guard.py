@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..frame import CallFrame
-    from ..steps import Step
+    from ..guards import Wait
     from .state import BulkheadState, Ticket
     from .value import Bulkhead
 
@@ -37,7 +37,7 @@ class BulkheadGuard(Guard):
         self.state = state
         self.layer = layer
 
-    def enter(self, attempt: CallFrame) -> Step | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         if self.state.try_acquire():
             attempt.slot = self.state
             return None

@@ -9,9 +9,8 @@ import attrs
 
 from ...failure.source_text import shown
 from ...failure.what import What, is_function
-from ...values.fields import called, optional, path_of, refuse
+from ...values.fields import called, optional, path_of, refuse, wants
 from ...values.fields import function as function_of
-from ...values.forms import takes
 from ...values.rule import as_whats, whats
 from ..layer import Layer
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from ...failure import Failure
 
 
-@takes("functions", wanted="the names of functions")
+@wants("the names of functions")
 def _check_ladder(
     instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]
 ) -> None:
@@ -40,7 +39,7 @@ def _as_rungs(value: Any) -> Any:
     )
 
 
-@takes("functions", wanted="true, false or names of the ladder")
+@wants("true, false or names of the ladder")
 def _check_may_have_run(instance: Fallback, attribute: attrs.Attribute[Any], value: object) -> None:
     if isinstance(value, bool):
         return
@@ -78,6 +77,9 @@ class Fallback(Layer):
 
     usual_position: ClassVar[int | None] = 1
     conditions_in: ClassVar[tuple[str, ...]] = ("on",)
+    never_inside_retry: ClassVar[str] = (
+        "Fallback outside of Retry: inside, Retry would never see a failure"
+    )
 
     ladder: tuple[Callable[..., Any], ...] = attrs.field(validator=_check_ladder)
     on: tuple[What, ...] = attrs.field(default=(), converter=as_whats, validator=whats())

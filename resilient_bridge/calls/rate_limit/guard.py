@@ -11,7 +11,7 @@ from ..guards import Guard, not_admitted
 
 if TYPE_CHECKING:
     from ..frame import CallFrame
-    from ..steps import Step
+    from ..guards import Wait
     from .state import RateState
     from .value import RateLimit
 
@@ -28,7 +28,7 @@ class RateGuard(Guard):
         self.state = state
         self.layer = layer
 
-    def enter(self, attempt: CallFrame) -> Step | None:
+    def enter(self, attempt: CallFrame) -> Wait | None:
         patience, remaining = self.layer.max_wait, attempt.remaining
         if remaining is not None:
             patience = min(patience, remaining)

@@ -59,11 +59,14 @@ class Decision(NamedTuple):
 class Matcher:
     """The conditions of a Retry, sorted once by kind, because every retry goes through them.
 
-    `theirs` are tenacity's conditions, which take tenacity's state. `most` is the largest number of
-    calls that any cap allows; None when a tenacity stop decides.
+    `theirs` are tenacity's conditions, which take tenacity's state; `of_tenacity`: there is any of
+    its objects. `most` is the largest number of calls that any cap allows; None when a tenacity
+    stop decides.
     """
 
-    __slots__ = ("classes", "general", "most", "particular", "retry", "rules", "theirs")
+    __slots__ = (
+        "classes", "general", "most", "of_tenacity", "particular", "retry", "rules", "theirs",
+    )  # fmt: skip
 
     def __init__(self, retry: Retry) -> None:
         on: Any = retry.on
@@ -79,6 +82,12 @@ class Matcher:
         if isinstance(retry.attempts, int):
             caps = [rule.attempts for rule in retry.rules.values() if rule.attempts is not None]
             self.most = max([retry.attempts, *caps])
+        schedules = [retry.backoff, *[rule.backoff for rule in retry.rules.values()]]
+        self.of_tenacity = (
+            bool(self.theirs)
+            or self.most is None
+            or any(is_tenacity(schedule, "wait_base") for schedule in schedules)
+        )
 
     def match(self, failure: Failure, *, is_asked_for: bool = False) -> Match:
         """Return whether a retry of this failure is worthwhile, and by which rule.

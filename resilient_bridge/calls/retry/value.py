@@ -13,7 +13,7 @@ import attrs
 from ...failure.source_text import shown
 from ...failure.vocabulary import Kind
 from ...failure.what import What, is_tenacity
-from ...values.backoff import Backoff
+from ...values.backoff import Backoff, WaitSchedule, check_wait
 from ...values.fields import (
     as_seconds,
     called,
@@ -24,7 +24,6 @@ from ...values.fields import (
     optional,
     seconds,
 )
-from ...values.foreign import WaitSchedule, check_wait
 from ...values.rule import Rule, Rules, as_rules, as_whats, check_rules, whats
 from ..layer import Layer
 from .budget import RetryBudget
@@ -48,7 +47,6 @@ def _as_on(
 _BACKOFF: Final = Backoff.steps(0.3, then=Backoff.decorrelated(1), jitter="full")
 
 _check_attempts: Final = fits(
-    "count",
     "a whole number of at least 1",
     lambda value: is_count(value) or is_tenacity(value, "stop_base"),
     refused="a whole number of at least 1 (1 is no repeat), or a tenacity stop",

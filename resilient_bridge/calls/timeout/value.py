@@ -19,8 +19,8 @@ from ...values.fields import (
     path_of,
     refuse,
     some_seconds,
+    wants,
 )
-from ...values.forms import takes
 from ..layer import Layer
 
 
@@ -32,7 +32,7 @@ def _as_steps(value: Seconds | tuple[Seconds, ...]) -> tuple[float, ...]:
     return tuple(map(as_seconds, value if isinstance(value, tuple) else (value,)))
 
 
-@takes("seconds", wanted="seconds above 0, or a list of them, one an attempt")
+@wants("seconds above 0, or a list of them, one an attempt")
 def _check_steps(
     instance: object, attribute: attrs.Attribute[Any], value: tuple[object, ...]
 ) -> None:

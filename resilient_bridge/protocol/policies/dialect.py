@@ -26,8 +26,8 @@ from ...values.fields import (
     refuse,
     short_seconds,
     tuple_of,
+    wants,
 )
-from ...values.forms import takes
 from .ends import End
 from .positions import Positions
 
@@ -87,7 +87,7 @@ def _has_barrier(dialect: Dialect, _: attrs.Attribute[Any], value: Positions | N
         refuse("Dialect.pings", 'pings, for positions that end by a "barrier"', dialect.pings)
 
 
-@takes("text", wanted="a name without spaces")
+@wants("a name without spaces")
 def _word(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
     if not _is_word(value):
         refuse(path_of(instance, attribute), "a name without spaces, or None", value)
@@ -293,6 +293,6 @@ class Dialect(Value):
     ends: tuple[End, ...] = attrs.field(
         default=(),
         converter=as_tuple,
-        validator=tuple_of("an End", lambda value: isinstance(value, End), of=End),
+        validator=tuple_of("an End", lambda value: isinstance(value, End)),
     )
     close_code: int = attrs.field(default=1000, validator=_close_code)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
-from ...values.fields import Value, as_tuple, is_count, one_of, path_of, refuse
-from ...values.forms import takes
+from ...values.fields import Value, as_tuple, is_count, one_of, path_of, refuse, wants
 
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def _range(
         refuse(path_of(instance, attribute), "a number, or the first and last of a range", value)
 
 
-@takes("text", wanted="an error code of the server")
+@wants("an error code of the server")
 def _something(end: End, attribute: attrs.Attribute[Any], value: object) -> None:
     if value is not None and (not isinstance(value, str) or not value):
         refuse(path_of(end, attribute), "an error code of the server's", value)

@@ -1,0 +1,458 @@
+"""The call engine: the one loop that every protected call runs through, from its first layer to its end.
+
+A call is a row of attempts, and an attempt is a way through layers and back:
+
+    enter the layers around the Retry, once                     Deadline
+    loop
+        enter the layers inside it, the outermost first         Bulkhead, RateLimit, Breaker, Timeout
+        call the function
+        leave those layers, the innermost first                 each may turn the error into its own
+        it succeeded: report, return
+        decide: does a repeat help, is it permitted, are attempts, time and budget left?
+        no: leave the layers around the Retry, say on the error why, try the Fallback, raise
+        wait, and begin the next attempt
+
+Three things take time: the function, a wait of a known length, and a wait that a layer returns from
+`enter` because its permit or answer comes later. A layer never waits itself. So only the functions
+of this file differ between async and sync, and `engine_sync` is this file with its `await`s
+removed (tests/twins.py makes it; a test compares). What they decide is in `repeats`, written once.
+
+Rules that hold whatever happens:
+
+- Layers are left in the reverse order in which they were entered, cancellation included, and give
+  back exactly what they took.
+- An attempt that raised anything but an Exception (cancellation, KeyboardInterrupt) is not repeated.
+- A StopIteration that a sync function raises ends the call and says nothing about the server.
+- A repeat needs a permission (`idempotent=True`) or a proof that nothing ran; `evidence` asks.
+- Nothing is made for a call that succeeds but its frame; `Repeats` exists from the first failure on.
+- A frame of this file that ends deletes what holds its error, because the error holds the frame.
+"""
+
+from __future__ import annotations
+
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Final
+
+from .. import events
+from ..failure import RejectedError, failure_or_none
+from ..failure.what import matches_ended
+from ..telemetry import emit
+from ..telemetry.hub import HUB
+from ..transports.event_loop import running_loop
+from ..world import REAL
+from .conditions import conditions, knowing, tenacity_state
+from .evidence import failure_in, keep_answer, proven
+from .fallback.ladder import chained, note_mistake, note_unreplaced, rungs_allowed, started
+from .finished import call_worked, rejected, tell_finished
+from .frame import CURRENT, ROOT, CallFrame, leave_context, outside_of
+from .repeats import (
+    after,
+    asked_of_all,
+    closed,
+    decided,
+    exit_answered,
+    exit_around,
+    exit_layers,
+    failure_of,
+    finished_with,
+    returned,
+)
+from .retry.pause import PAUSED
+from .retry.refresh import refresh_lock
+from .tracing import TRACING, traced
+
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+    from contextvars import ContextVar
+
+    from ..failure import Failure
+    from ..telemetry.hub import Hub
+    from .binding import Binding
+    from .guards import CircuitAsked
+    from .plan import Plan
+    from .repeats import Repeats
+
+
+# ---- the loop -----------------------------------------------------------------------------------
+
+
+def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to bottom
+    current: ContextVar[CallFrame],
+    root: CallFrame,
+    hub: Hub,
+    special: set[Any],
+    clock: Callable[[], float],
+) -> Callable[[Callable[..., Awaitable[Any]], Binding], Callable[..., Any]]:
+    """Return `protect_async`. What it reads on every call are cells, which all functions share."""
+    set_frame, reset_frame = current.set, current.reset
+
+    def protect_async(  # noqa: C901, PLR0915 -- see above
+        function: Callable[..., Awaitable[Any]], binding: Binding
+    ) -> Callable[..., Any]:
+        """Return `function` behind the layers of `binding`; set its `.policy` to replace the policy."""
+
+        async def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
+            plan: Plan = binding.plan
+            if attributes["policy"] is not plan.policy:
+                plan = binding.adopt(attributes["policy"])
+            outer = current.get()
+            error: BaseException | None
+            ending: BaseException | None
+            first = frame = CallFrame()
+            first.plan, first.outer = plan, outer
+            first.deadline_at = first.permit = None
+            if (
+                plan.is_short
+                and (outer is root or outer.world is REAL)
+                and not (special and _is_special(plan))
+            ):
+                # Nearly every call: no layer of it waits. Its first attempt is admitted here, so
+                # that an open circuit costs nothing but its answer.
+                is_short, circuit, budget = True, plan.circuit, plan.budget
+                first.started = now = clock()
+                if circuit is not None:
+                    if circuit.is_plain:
+                        first.permit = circuit.era
+                    else:
+                        under_way = circuit.under_way
+                        if under_way:
+                            circuit.count_overdue(now)
+                        if circuit.is_closed:
+                            first.permit = circuit.era
+                        elif outer is root and not hub.listening:
+                            first.permit = circuit.admit(now)
+                        else:
+                            first.permit = _admitted(circuit, now, outer, plan)
+                        if under_way is not None:
+                            under_way[first] = None
+                if budget is not None:
+                    if now >= budget.next_second_at:
+                        budget.turn(now)
+                    budget.calls += 1
+            else:
+                if outer.world.is_disabled:
+                    return await function(*args, **kwargs)
+                is_short, first.world = False, outer.world
+                first.started = outer.world.monotonic()
+                target, budget = outer.world.injected(function, binding), plan.budget
+                error = result = None
+            if outer is not root and outer.deadline_at is not None and not outer.is_over:
+                first.deadline_at = outer.deadline_at
+            token = set_frame(first)
+            try:
+                try:
+                    if not is_short:
+                        traced(first)
+                        for guard in plan.outer:
+                            if (wait := guard.enter(first)) is not None:
+                                await wait.suspend()
+                    while True:
+                        if is_short:
+                            try:
+                                if plan.enter is not None:
+                                    plan.enter(first)
+                                # without a merge of keywords that are not there
+                                result = await (
+                                    function(*args, **kwargs) if kwargs else function(*args)
+                                )
+                            except BaseException as raised:  # noqa: BLE001 -- what becomes of it is decided below
+                                error, result = raised, None
+                            else:
+                                if type(result) in plan.plain:
+                                    # Nearly every attempt: nothing to read, nothing to decide.
+                                    if plan.leave is not None:
+                                        plan.leave(first, None)
+                                    if circuit is not None and not circuit.is_silent:
+                                        seconds, under_way = clock() - now, circuit.under_way
+                                        # 0: no longer listed, because it was counted as overdue
+                                        if (
+                                            under_way is None
+                                            or under_way.pop(first, 0) is None
+                                            or not circuit.is_counted(first)
+                                        ) and seconds >= circuit.tell_after:
+                                            circuit.succeeded(first.permit, now + seconds, seconds)
+                                    if hub.listening:
+                                        call_worked(plan, clock() - now)
+                                    return result
+                                error = None
+                            is_short, target, budget = False, function, None
+                        else:
+                            try:
+                                if (
+                                    plan.pause.until
+                                    and (wait := plan.pause_guard.enter(frame)) is not None
+                                ):
+                                    await wait.suspend()
+                                for guard in plan.guards:
+                                    if (wait := guard.enter(frame)) is not None:
+                                        await wait.suspend()
+                                frame.is_called = True
+                                if budget is not None:  # a call that is rejected earns no repeats
+                                    budget.deposit(first.world.monotonic())
+                                    budget = None
+                                result = await target(*args, **kwargs)
+                            except BaseException as raised:  # noqa: BLE001 -- as above
+                                error, result = raised, None
+                        if plan.is_asking:
+                            again, ending = await _after_asking(plan, first, frame, error, result)
+                        else:
+                            again, ending = after(plan, first, frame, error, result)
+                        if again is None:
+                            break
+                        if error is None:
+                            await _discarded(result)
+                        if again.before is not None:
+                            await refreshed(again, frame)
+                        seconds = again.decision.wait
+                        first.waited += seconds
+                        if seconds > 0 or first.world is not REAL:  # virtual time lists 0, too
+                            running_loop("Retry")
+                            await first.world.asleep(seconds)
+                        frame = again.next_attempt(frame)
+                        set_frame(frame)
+                        error = None
+                except BaseException as raised:  # noqa: BLE001 -- of a wait, or of the policy itself
+                    ending = raised
+                if ending is not None:
+                    ending = exit_around(plan, first, ending)
+                if plan.fallback is not None:
+                    ending, result = await _fallen_back(
+                        plan, first, frame, ending, result, args, kwargs
+                    )
+                if ending is not None:
+                    raise finished_with(plan, first, frame, ending)
+                returned(plan, first)
+                return result
+            finally:
+                first.outer = None
+                try:  # noqa: SIM105 -- `suppress` costs as much as all of this
+                    reset_frame(token)
+                except ValueError:  # of an abandoned coroutine, closed by the garbage collector
+                    pass
+                if not is_short:
+                    closed(first)
+                    # an error must not be held by a frame that it holds
+                    error = ending = again = None
+                    del first, frame
+
+        # read this way, the policy in force costs a third of `call.policy`
+        attributes = call.__dict__
+        attributes["policy"] = binding.plan.policy
+        return call
+
+    return protect_async
+
+
+protect_async: Final = _loop(CURRENT, ROOT, HUB, PAUSED, REAL.monotonic)
+
+
+def _is_special(plan: Plan) -> bool:
+    """Return whether calls are traced, or those of this policy wait for a limiter."""
+    return TRACING.open is not None or REAL.monotonic() < plan.pause.until
+
+
+def _admitted(circuit: CircuitAsked, now: float, outer: CallFrame, plan: Plan) -> int:
+    """Ask a circuit that is not closed; its rejection ends the call before the function runs."""
+    try:
+        return circuit.admit(now)
+    except RejectedError as error:
+        if outer.plan is None and outer is not ROOT:
+            outer.calls = 0  # the function was not called: `capture` reports that
+        if HUB.listening:
+            rejected(plan.name, "circuit", circuit.key, error.failure)
+            tell_finished(plan, "rejected", 0, 0.0, 0.0, error.failure)
+        raise
+
+
+# ---- between two attempts -----------------------------------------------------------------------
+
+
+async def _after_asking(
+    plan: Plan, first: CallFrame, frame: CallFrame, error: BaseException | None, result: object
+) -> tuple[Repeats | None, BaseException | None]:
+    """Do what `after` does, where an answer is needed first.
+
+    That of a user's async condition, before a layer or the Retry decides by it, or that of a shared
+    budget. A repeat that the decision does not use is given back.
+    """
+    answers: dict[int, bool | Exception] = {}
+    is_asked_for = False
+    try:
+        if error is not None:
+            for guard in plan.exits:
+                if plan.asks and isinstance(error, Exception) and (asked := guard.conditions()):
+                    await _answered(asked, failure_in(frame, error), answers)
+                error = knowing(answers, exit_layers, (guard,), frame, error)
+            failure = failure_of(plan, frame, error)
+            if failure is not None and plan.asks:
+                await _answered(conditions(plan.retry), failure, answers)
+                if plan.matcher.theirs:
+                    state = tenacity_state(frame, error, None)
+                    await _answered(plan.matcher.theirs, state, answers)
+        else:
+            if plan.asks:
+                await _answers_about(plan, frame, result, answers)
+            failure, is_asked_for = knowing(answers, exit_answered, plan, first, frame, result)
+            if failure is None:
+                return None, None
+            if plan.asks:
+                await _answered(conditions(plan.retry), failure, answers)
+        wait = knowing(
+            answers, asked_of_all, plan, first, frame, failure, is_asked_for=is_asked_for
+        )
+        if wait is not None:
+            await wait.suspend()
+        return knowing(answers, decided, plan, first, frame, error, result, failure, is_asked_for)
+    finally:
+        if plan.tokens is not None:
+            plan.tokens.settle_up(first)
+        error = None  # an error must not be held by a frame that it holds
+
+
+async def _answers_about(
+    plan: Plan, frame: CallFrame, result: object, answers: dict[int, bool | Exception]
+) -> None:
+    """Evaluate the conditions about results, and those of layers about this one's failure."""
+    if plan.retry is not None and plan.retry.on_result is not None:
+        await _answered((plan.retry.on_result,), result, answers)
+    if plan.matcher.theirs:
+        await _answered(plan.matcher.theirs, tenacity_state(frame, None, result), answers)
+    failure = plan.reading.read(result)
+    for guard in plan.guards:
+        await _answered(guard.conditions(), failure, answers)
+
+
+async def _answered(
+    asked: Iterable[Callable[[Any], Any]], about: object, answers: dict[int, bool | Exception]
+) -> None:
+    """Evaluate each condition about something, if there is something, and keep what it says."""
+    for condition in () if about is None else asked:
+        try:
+            answer: Any = condition(about)
+            answers[id(condition)] = bool(await answer if isawaitable(answer) else answer)
+        except Exception as wrong:  # noqa: BLE001 -- raised again by the decision that reads the answer
+            answers[id(condition)] = wrong
+
+
+async def _discarded(answer: Any) -> None:
+    """Close a returned value that will not be read, because another attempt follows."""
+    close = getattr(answer, "aclose", None)
+    if callable(close):
+        await close()
+    else:  # aiohttp's responses are closed by a sync function
+        close = getattr(answer, "close", None)
+        if callable(close):
+            close()
+
+
+async def refreshed(repeats: Repeats, frame: CallFrame) -> None:
+    """Run the `before` of the rule by which the call is repeated, unless another call has."""
+    before: Any = repeats.before
+    lock = refresh_lock(repeats.plan.refresh_locks, repeats.rule)
+    done_before = lock.done
+    async with lock.of_loop():
+        if not lock.is_fresh(frame, done_before):
+            with lock.refreshing(frame):
+                await _called(before, (), {})
+
+
+async def _called(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call what may be sync although the call is async: a rung, `before`, `acknowledge`."""
+    result: Any = function(*args, **kwargs)
+    return await result if isawaitable(result) else result
+
+
+# ---- the Fallback -------------------------------------------------------------------------------
+
+
+async def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
+    plan: Plan,
+    first: CallFrame,
+    last: CallFrame,
+    ending: BaseException | None,
+    result: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[BaseException | None, Any]:
+    """Let the rungs answer in place of a call that failed for good, by an error or by its result.
+
+    Return the error that the call still ends in, and its result.
+    """
+    error = ending if isinstance(ending, Exception) else None
+    try:
+        failure = first.answered if ending is None else None
+        if error is not None and (failure := failure_or_none(error)) is not None:
+            failure = proven(plan, last, failure, error)
+        if failure is None:
+            return ending, result
+        try:
+            is_replaced, answer = await _climbed(plan, first, failure, error, args, kwargs)
+            if is_replaced and ending is None:
+                keep_answer(first, None)
+                await _discarded(result)
+        except BaseException as failed:  # noqa: BLE001 -- it is raised in the form that the layers give it
+            return failed if ending is not None else exit_around(plan, first, failed), None
+        if not is_replaced:
+            return ending, result
+        first.fell_back = True
+        if ending is not None:
+            exit_layers(plan.before, first, None)
+        return None, answer
+    finally:
+        error = ending = failure = None  # an error must not be held by a frame that it holds
+
+
+async def _climbed(  # noqa: PLR0917 -- as above
+    plan: Plan,
+    first: CallFrame,
+    failure: Failure,
+    error: Exception | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[bool, Any]:
+    """Return whether a rung succeeded, and its result; raise the error of the last one.
+
+    Rule: a switch is never silent: `acknowledge`, if given, is asked first, and each rung is
+    reported as an event.
+    """
+    fallback: Any = plan.fallback
+    answers: dict[int, bool | Exception] = {}
+    if plan.asks:
+        await _answered(conditions(fallback), failure, answers)
+    if fallback.on and not knowing(answers, matches_ended, fallback.on, failure):
+        return False, None
+    rungs = rungs_allowed(plan, fallback, failure)
+    if not rungs:
+        note_unreplaced(error)
+        return False, None
+    # The repeats are over: a rung that repeats on its own is not inside the repeats of this call.
+    token = CURRENT.set(outside_of(first))
+    ending = error
+    try:
+        if fallback.acknowledge is not None:
+            try:
+                if not await _called(fallback.acknowledge, (failure,), {}):
+                    return False, None
+            except Exception as mistake:  # the caller's failure must not be lost because of it
+                if not note_mistake(error, mistake):
+                    raise
+                return False, None
+        for number, rung in rungs:
+            emit(events.FellBack(name=plan.name, rung=number, failure=failure))
+            try:
+                answer = await _called(started(plan, rung), args, kwargs)
+            except Exception as failed:  # noqa: BLE001 -- the next rung is what it is for
+                ending = failed if ending is None else chained(ending, failed)
+                continue
+            if plan.reading.read(answer) is None or number == rungs[-1][0]:
+                return True, answer
+            await _discarded(answer)
+        if ending is None:
+            return False, None
+        raise ending
+    finally:
+        leave_context(token)
+        del error, ending, failure  # an error must not be held by a frame that it holds

@@ -1,0 +1,133 @@
+"""Everything in docs/ that the package prints: `python -m tests.pages` renews all of it, `--check` says what is not renewed.
+
+Rule: one row of `PAGES` for each file, with a function from its text as it stands to its text as the package prints it now. Most
+functions ignore the text and print the whole page; the others renew a part: the defaults in a table, what a command prints.
+tests/test_pages.py checks all of them. Words on the command line choose the files with one of them in their path. Pictures and
+tables with the numbers of one run (`RUNS`) are made anew only when they are named.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+import resilient_bridge as rb
+from resilient_bridge import cli
+from tests.internals.values import shown
+from website import outage, pictures
+
+from . import reference, reference_presets, requirements
+
+
+ROOT: Final = Path(__file__).parents[1]
+STRATEGIES: Final[Mapping[str, Callable[..., Any]]] = {
+    "retry": rb.Retry,
+    "retry-budget": rb.RetryBudget,
+    "breaker": rb.Breaker,
+    "timeout": partial(rb.Timeout, 10),
+    "deadline": partial(rb.Deadline, 10),
+    "bulkhead": partial(rb.Bulkhead, 10),
+    "rate-limit": partial(rb.RateLimit, 10),
+    "fallback": partial(rb.Fallback, print),
+}
+"""What a page of docs/strategies is about, made with nothing but what has no default."""
+_COMMAND: Final = re.compile(
+    r"(^```bash\nresilient-bridge (?P<call>.*?)\n```\n\n```text\n).*?(?=\n```$)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def defaults(text: str, of: Callable[..., Any]) -> str:
+    """Renew the second cell of each row that names a field: the default, as code.
+
+    A cell stays while its code makes an equal value, so that it may say the same more shortly.
+    """
+    value, names = of(), {name: getattr(rb, name) for name in rb.__all__}
+
+    def renewed(row: re.Match[str]) -> str:
+        name, cell = row["name"], row["default"]
+        field = attrs.fields_dict(type(value)).get(name)
+        if field is None or field.default is attrs.NOTHING:
+            return row[0]
+        if of(**{name: eval(cell.strip("`"), names)}) == value:
+            return row[0]
+        return row[0].replace(cell, f"`{shown(field.default)}`", 1)
+
+    head, title, rest = text.partition("\n## Defaults\n")
+    part, next_title, end = rest.partition("\n## ")
+    row = r"^\| `(?P<name>\w+)` \| (?P<default>`[^|]*`) \|(?=[^|]*\|$)"
+    return head + title + re.sub(row, renewed, part, flags=re.MULTILINE) + next_title + end
+
+
+def commands(text: str) -> str:
+    """Renew what a command of the page prints."""
+
+    def renewed(found: re.Match[str]) -> str:
+        printed = StringIO()
+        with redirect_stdout(printed):
+            assert cli.main(shlex.split(found["call"].replace("\\\n", " "))) == 0
+        return found[1] + printed.getvalue().rstrip("\n")
+
+    return _COMMAND.sub(renewed, text)
+
+
+def _whole(page: Callable[[], str]) -> Callable[[str], str]:
+    return lambda _: page()
+
+
+PAGES: Final[Mapping[str, Callable[[str], str]]] = {
+    **{f"docs/reference/{name}.md": _whole(page) for name, page in reference.PAGES.items()},
+    "docs/reference/promises.md": _whole(requirements.page),
+    **{
+        f"docs/presets/{name}.md": _whole(partial(reference_presets.preset_page, name))
+        for name in reference_presets.ABOUT
+    },
+    **{f"docs/strategies/{name}.md": partial(defaults, of=of) for name, of in STRATEGIES.items()},
+    "docs/how-to/look-at-a-schedule.md": commands,
+    "docs/how-to/explain-an-error.md": commands,
+    "docs/images/outage.svg": _whole(lambda: outage.picture(outage.run_of())),
+}
+RUNS: Final[Mapping[str, Callable[[], object]]] = {"docs/images/demo.svg": pictures.main}
+"""What has the numbers of one run, and the function that makes a run and writes the file."""
+
+
+def printed(name: str) -> tuple[str, str]:
+    """Return the text of a file as it stands, and as the package prints it now."""
+    path = ROOT / name
+    before = path.read_text("utf-8") if path.exists() else ""
+    return before, PAGES[name](before)
+
+
+def main(*words: str) -> int:
+    """Renew the files and print their names, or with `--check` print those to renew; then 1 if there are some."""
+    is_check, wanted = "--check" in words, [word for word in words if word != "--check"]
+    old = 0
+    for name in PAGES:
+        if wanted and not any(word in name for word in wanted):
+            continue
+        before, now = printed(name)
+        if before != now:
+            old += 1
+            sys.stdout.write(f"{name}\n")
+            if not is_check:
+                (ROOT / name).write_text(now, "utf-8")
+    for name, run in RUNS.items():
+        if not is_check and any(word in name for word in wanted):
+            run()
+            sys.stdout.write(f"{name}\n")
+    return 1 if is_check and old else 0
+
+
+if __name__ == "__main__":
+    logging.disable()  # of the runs that are drawn
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,35 @@
+"""What is seen of whole runs of the bridge client on the simulated network is what the golden files say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from . import traces
+
+
+CHUNK = 50
+
+
+@pytest.mark.parametrize("seed", traces.SHOWN)
+def test_a_run_is_seen_as_before_line_by_line(seed):
+    """These are kept in full, so that the first difference is shown."""
+    golden = traces.golden_whole()[seed]
+    assert [json.dumps(each) for each in traces.trace(seed)] == [json.dumps(each) for each in golden]  # fmt: skip
+
+
+def test_the_golden_files_have_every_seed():
+    """The digests of all, and those in full agree with theirs."""
+    digests, whole = traces.golden(), traces.golden_whole()
+    assert list(digests) == list(traces.SEEDS)
+    assert {seed: traces.digest(seen) for seed, seen in whole.items()} == {seed: digests[seed] for seed in traces.SHOWN}  # fmt: skip
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("first", range(traces.SEEDS.start, traces.SEEDS.stop, CHUNK))
+def test_runs_are_seen_as_before(first):
+    """Their digests; `python -m tests.simulation.traces show SEED` on this commit and the one before shows a difference."""
+    digests = traces.golden()
+    seeds = range(first, first + CHUNK)
+    assert [seed for seed in seeds if traces.digest(traces.trace(seed)) != digests[seed]] == []

@@ -1,0 +1,44 @@
+"""Everything in docs/ that the package prints is what the package prints today: `python -m tests.pages` renews it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .pages import PAGES, ROOT, STRATEGIES, commands, defaults, main, printed
+
+
+@pytest.mark.requirement("X11")
+@pytest.mark.parametrize("name", PAGES)
+def test_the_file_is_what_the_package_prints(name):
+    """A new code that always comes with a status, or is no loss, belongs in NO_LOSS_BY_ITSELF of tests/reference.py first."""
+    before, now = printed(name)
+    assert before == now, "`python -m tests.pages` renews it"
+
+
+def test_a_default_that_has_changed_is_renewed_where_it_stands():
+    """The cell of the default, and nothing else; so the pages of strategies say what their values say."""
+    text = (ROOT / "docs/strategies/retry.md").read_text()
+    old = text.replace("| `attempts` | `5` |", "| `attempts` | `7` |", 1)
+    assert old != text
+    assert defaults(old, STRATEGIES["retry"]) == text
+
+
+@pytest.mark.parametrize("name", ["look-at-a-schedule", "explain-an-error"])
+def test_what_a_command_prints_is_renewed(name):
+    """Below each line that calls one."""
+    text = (ROOT / f"docs/how-to/{name}.md").read_text()
+    calls, old = re.subn(r"\n```\n\n```text\n", r"\g<0>another line\n", text)[::-1]
+    assert calls >= 2
+    assert commands(old) == text
+
+
+def test_check_names_what_is_to_be_renewed(monkeypatch, capsys):
+    """It writes nothing, and fails; words choose the files."""
+    monkeypatch.setitem(PAGES, "docs/reference/metrics.md", lambda _: "changed")
+    before = (ROOT / "docs/reference/metrics.md").read_text()
+    assert main("--check", "metrics") == 1
+    assert main("--check", "docs/presets") == 0
+    assert capsys.readouterr().out == "docs/reference/metrics.md\n"
+    assert (ROOT / "docs/reference/metrics.md").read_text() == before

@@ -1,0 +1,118 @@
+"""The twin of the call engine: the same for threads, made of the one for tasks by replacement.
+
+    python -m tests.twins           # makes it anew; then `ruff format`
+
+Rule: the twin is never written by hand. tests/calls/test_twins.py compares.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+CALLS = Path(__file__).parents[1] / "resilient_bridge/calls"
+
+HEAD = (
+    '"""The call engine for sync functions: `engine` without its awaits, made by tests/twins.py."""'
+)
+
+#: a text of the engine and what stands in its place in the twin, in this order; each has to be there
+REPLACED = {
+    "protect_async": "protect_sync",
+    "Callable[..., Awaitable[Any]]": "Callable[..., Any]",
+    "from collections.abc import Awaitable, Callable": "from collections.abc import Callable",
+    "async def ": "def ",
+    "async with lock.of_loop()": "with lock.of_threads",
+    "await answer if isawaitable(answer) else answer": "answer",
+    "return await result if isawaitable(result) else result": "return settled(function, result)",
+    "await _called(before, (), {})": "refresh(before)",
+    "refreshed(": "refreshed_sync(",
+    "await ": "",
+    ".suspend()": ".block()",
+    ".asleep(": ".sleep(",
+    # what only a task needs
+    """                            running_loop("Retry")
+""": "",
+    "from inspect import isawaitable\n": "",
+    "from ..transports.event_loop import running_loop\n": "",
+    """    close = getattr(answer, "aclose", None)
+    if callable(close):
+        close()
+    else:  # aiohttp's responses are closed by a sync function
+        close = getattr(answer, "close", None)
+        if callable(close):
+            close()
+""": """    close = getattr(answer, "close", None)
+    if callable(close):
+        close()
+""",
+    """                try:  # noqa: SIM105 -- `suppress` costs as much as all of this
+                    reset_frame(token)
+                except ValueError:  # of an abandoned coroutine, closed by the garbage collector
+                    pass
+""": """                reset_frame(token)
+""",
+    # what only a thread needs: it can be left behind, and its function may end an iterator
+    """                target, budget = outer.world.injected(function, binding), plan.budget
+""": """                target, budget = outer.world.injected(function, binding), plan.budget
+                if plan.thread_timeout is not None:
+                    target = run_in_thread(target, plan)
+""",
+    """                                result = (
+                                    function(*args, **kwargs) if kwargs else function(*args)
+                                )
+""": """                                result = function(*args, **kwargs) if kwargs else function(*args)
+                                if type(result) not in PLAIN:
+                                    settled(function, result)
+                            except StopIteration as raised:
+                                let_go(plan, first, first)
+                                stopped = raised
+                                break
+""",
+    """                                result = target(*args, **kwargs)
+""": """                                result = target(*args, **kwargs)
+                                if type(result) not in PLAIN:
+                                    settled(function, result)
+                            except StopIteration as raised:
+                                let_go(plan, first, frame)
+                                stopped = raised
+                                break
+""",
+    """            ending: BaseException | None
+            first""": """            ending: BaseException | None
+            stopped: StopIteration | None = None
+            first""",
+    """                if ending is not None:
+                    ending = exit_around""": """                if stopped is not None:
+                    raise stopped
+                if ending is not None:
+                    ending = exit_around""",
+    "error = ending = again = None": "error = ending = stopped = again = None",
+    "    finished_with,\n": "    finished_with,\n    let_go,\n",
+    "from .retry.pause import PAUSED\n": """from .results import settled
+from .retry.pause import PAUSED
+""",
+    "from .retry.refresh import refresh_lock\n": "from .retry.refresh import refresh, refresh_lock\n",
+    "from .repeats import (\n": """from .in_thread import run_in_thread
+from .repeats import (
+""",
+    "from ..failure.what import matches_ended\n": """from ..failure.plain import PLAIN
+from ..failure.what import matches_ended
+""",
+}
+
+
+def twin() -> str:
+    """The text of engine_sync.py."""
+    text = (CALLS / "engine.py").read_text()
+    text = HEAD + text[text.index('"""\n\nfrom __future__') + 3 :]
+    for old, new in REPLACED.items():
+        if old not in text:
+            message = f"text of engine.py expected, got none like {old!r}"
+            raise ValueError(message)
+        text = text.replace(old, new)
+    return text
+
+
+if __name__ == "__main__":
+    (CALLS / "engine_sync.py").write_text(twin())
