@@ -80,10 +80,10 @@ if TYPE_CHECKING:
     from .rpc import OWN_DETAILS as OWN_DETAILS
     from .rpc import RPC_CODES as RPC_CODES
     from .rpc import SESSION_UNKNOWN as SESSION_UNKNOWN
+    from .rpc import error_object_finding as error_object_finding
     from .rpc import is_count as is_count
     from .rpc import is_our_code as is_our_code
     from .rpc import mapping_of as mapping_of
-    from .rpc import read_rpc_error as read_rpc_error
     from .rpc import severity_in as severity_in
     from .secret_values import MASK as MASK
     from .secret_values import has_mix as has_mix
@@ -119,7 +119,7 @@ _NAMES = {
     "redaction": "class_name holds_secret raw_text READ redact redact_lines redact_value text_of",
     "registry": "Registration",
     "retry_after": "parse_retry_after",
-    "rpc": "CATEGORY_CODES is_count is_our_code mapping_of OWN_DETAILS read_rpc_error RPC_CODES SESSION_UNKNOWN severity_in",
+    "rpc": "CATEGORY_CODES error_object_finding is_count is_our_code mapping_of OWN_DETAILS RPC_CODES SESSION_UNKNOWN severity_in",
     "secret_values": "has_mix hides is_sensitive MASK sends_secret",
     "texts": "text_finding",
     "vocabulary": "Category code_info CodeInfo CODES Executed is_known_code Kind MCP_CODES near_code OWN_CODES PREFIXES Severity",

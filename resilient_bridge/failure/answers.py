@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
-from .errnos import EXECUTIONS
 from .failure import Failure
 from .finding import Finding, Key, Rows, dispatch, own_words, short_of
 from .http_clients import answer_status, body_of, response_finding
-from .payloads import payload_finding, report_finding
+from .payloads import EXECUTIONS, payload_finding, report_finding
 from .registry import applied, is_taught, taught
-from .rpc import mapping_of, read_json, severity_in
+from .rpc import error_object_finding, mapping_of, read_json, severity_in
 from .statuses import hidden_finding
-from .texts import error_object_finding, text_finding
+from .texts import text_finding
 from .vocabulary import Category
 
 

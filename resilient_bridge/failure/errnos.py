@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
-
-from .vocabulary import Executed
+from typing import Final
 
 
 _WINDOWS: Final[Mapping[int, int]] = {
@@ -97,41 +95,3 @@ ERRNO_HINTS: Mapping[str, tuple[str, ...]] = {
 def hints(name: str) -> tuple[str, ...]:
     """Return the advice for an errno's name; none if there is none."""
     return ERRNO_HINTS.get(name, ())
-
-
-class Execution(NamedTuple):
-    """The meaning of a peer's execution error: our code, what to do, and other known facts."""
-
-    code: str
-    suggestions: tuple[str, ...]
-    executed: Executed | None = None
-    details: Mapping[str, Any] = {}
-
-
-EXECUTIONS: Mapping[str, Execution] = {
-    "CSP_BLOCKED": Execution(
-        "TOOL_EXECUTION_FAILED",
-        (
-            'repeat it with world: "isolated", for queries of the page alone',
-            'world: "auto" falls back to that by itself',
-        ),
-        Executed.MAYBE,
-        {"fallback": {"world": "isolated"}},
-    ),
-    "EXECUTION_TIMEOUT": Execution(
-        "TOOL_TIMEOUT",
-        (
-            "raise its timeout_ms, or break it into smaller operations",
-            "keep each operation under 2 s",
-        ),
-    ),
-    "EXECUTION_ERROR": Execution(
-        "TOOL_EXECUTION_FAILED",
-        (
-            "correct the script: try it in the browser's console first",
-            "let it return plain data: no page elements, functions or symbols",
-        ),
-        Executed.YES,
-    ),
-}
-"""The execution errors of script-running peers, by the code they send."""

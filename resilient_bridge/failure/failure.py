@@ -30,7 +30,6 @@ from .redaction import (
     raw_fields,
     redact_value,
 )
-from .rpc import read_rpc_error
 from .vocabulary import CODES, MCP_CODES, Category, Executed, Kind, Severity, code_info
 
 
@@ -370,8 +369,11 @@ class Failure:
         retryAfter, code) beats the number; the number is kept in `details["rpc_code"]`. What is neither known
         nor said is SYS_INTERNAL_ERROR, not retryable. Never raises.
         """
-        code, message, overrides = read_rpc_error(error)
-        return cls.of(code, message, **overrides)
+        from . import (
+            error_object_finding,  # from the table: what reads error objects makes failures
+        )
+
+        return error_object_finding(error).failure()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The cause may hold sockets and the secrets we removed: it stays in this process.

@@ -15,7 +15,7 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from .closes import close_finding
 from .errnos import errno_of, errno_of_windows, hints
@@ -254,62 +254,83 @@ _SYSTEM: Rules = {
 # ---- TLS --------------------------------------------------------------------------------------------
 
 
-class _TLSAdvice(NamedTuple):
-    message: str
-    action: str
-    suggestion: str
+def _refusal(reason: str, message: str, action: str, suggestion: str) -> tuple[str, Finding]:
+    # The client's own check precedes the request. The server's verdict on our certificate may come after it (TLS 1.3).
+    is_ours = reason not in ("CLIENT_CERTIFICATE", "PROTOCOL")
+    return reason, Finding(
+        code="CONN_TLS_HANDSHAKE_FAILED",
+        message=f"tls handshake failed: {message}",
+        retryable=False,
+        proof="tls_failed" if is_ours else "",
+        suggestions=(suggestion,),
+        details={"reason": reason, "suggested_action": action},
+    )
 
 
-_REASONS: Mapping[str, _TLSAdvice] = {
-    "CERTIFICATE_EXPIRED": _TLSAdvice(
-        "certificate expired",
-        "regenerate_certificates",
-        "renew the server's certificate and restart the server",
-    ),
-    "NOT_YET_VALID": _TLSAdvice(
-        "certificate not yet valid",
-        "check_clock",
-        "check the clocks of both ends, then the certificate's start date",
-    ),
-    "SELF_SIGNED": _TLSAdvice(
-        "certificate is self-signed",
-        "confirm_pinning_hash",
-        "pin the certificate by its sha-256, or trust its issuer",
-    ),
-    "UNTRUSTED_CHAIN": _TLSAdvice(
-        "certificate chain not trusted",
-        "verify_certificate_chain",
-        "let the server send its whole chain, or add the issuer to the trusted ones",
-    ),
-    "HOSTNAME_MISMATCH": _TLSAdvice(
-        "certificate is for another host",
-        "check_hostname",
-        "connect by a name that the certificate lists",
-    ),
-    "REVOKED": _TLSAdvice(
-        "certificate revoked", "regenerate_certificates", "replace the server's certificate"
-    ),
-    "PIN_MISMATCH": _TLSAdvice(
-        "certificate does not match the pin",
-        "confirm_pinning_hash",
-        "compare the pin with the server's certificate through another channel before changing it",
-    ),
-    "CLIENT_CERTIFICATE": _TLSAdvice(
-        "client certificate refused",
-        "provide_client_certificate",
-        "present a certificate that the server accepts",
-    ),
-    "VERIFICATION_FAILED": _TLSAdvice(
-        "certificate verification failed",
-        "verify_certificate_chain",
-        "check the certificate and its chain",
-    ),
-    "PROTOCOL": _TLSAdvice(
-        "no common tls protocol",
-        "check_tls_versions",
-        "check that the port speaks tls, and the versions of both ends",
-    ),
-}
+_REASONS: Final[Mapping[str, Finding]] = dict(
+    [
+        _refusal(
+            "CERTIFICATE_EXPIRED",
+            "certificate expired",
+            "regenerate_certificates",
+            "renew the server's certificate and restart the server",
+        ),
+        _refusal(
+            "NOT_YET_VALID",
+            "certificate not yet valid",
+            "check_clock",
+            "check the clocks of both ends, then the certificate's start date",
+        ),
+        _refusal(
+            "SELF_SIGNED",
+            "certificate is self-signed",
+            "confirm_pinning_hash",
+            "pin the certificate by its sha-256, or trust its issuer",
+        ),
+        _refusal(
+            "UNTRUSTED_CHAIN",
+            "certificate chain not trusted",
+            "verify_certificate_chain",
+            "let the server send its whole chain, or add the issuer to the trusted ones",
+        ),
+        _refusal(
+            "HOSTNAME_MISMATCH",
+            "certificate is for another host",
+            "check_hostname",
+            "connect by a name that the certificate lists",
+        ),
+        _refusal(
+            "REVOKED",
+            "certificate revoked",
+            "regenerate_certificates",
+            "replace the server's certificate",
+        ),
+        _refusal(
+            "PIN_MISMATCH",
+            "certificate does not match the pin",
+            "confirm_pinning_hash",
+            "compare the pin with the server's certificate through another channel before changing it",
+        ),
+        _refusal(
+            "CLIENT_CERTIFICATE",
+            "client certificate refused",
+            "provide_client_certificate",
+            "present a certificate that the server accepts",
+        ),
+        _refusal(
+            "VERIFICATION_FAILED",
+            "certificate verification failed",
+            "verify_certificate_chain",
+            "check the certificate and its chain",
+        ),
+        _refusal(
+            "PROTOCOL",
+            "no common tls protocol",
+            "check_tls_versions",
+            "check that the port speaks tls, and the versions of both ends",
+        ),
+    ]
+)
 
 # OpenSSL's X509_V_ERR numbers
 _VERIFY_CODES: Mapping[int, str] = {
@@ -325,8 +346,6 @@ _VERIFY_CODES: Mapping[int, str] = {
     62: "HOSTNAME_MISMATCH",
     64: "HOSTNAME_MISMATCH",
 }
-# The client's own check precedes the request. The server's verdict on our certificate may come after it (TLS 1.3).
-_OURS = frozenset(_REASONS) - {"CLIENT_CERTIFICATE", "PROTOCOL"}
 _CUT = Finding(code="CONN_RESET", message="connection lost during tls")
 # The stream was damaged or cut in transit; a new connection starts with fresh keys.
 _DAMAGED = frozenset(
@@ -345,19 +364,14 @@ def tls_finding(reason: str, expiry: str | None = None, **details: Any) -> Findi
 
     `expiry` is the end of the certificate's validity as ISO 8601, if known.
     """
-    advice = _REASONS.get(reason, _REASONS["VERIFICATION_FAILED"])
-    fields: dict[str, Any] = {"reason": reason, "suggested_action": advice.action, **details}
+    found = _REASONS.get(reason, _REASONS["VERIFICATION_FAILED"])
+    fields = {**found.details, "reason": reason, **details}
     if expiry is not None:
         fields["expiry"] = expiry
     when = details.get("start") if reason == "NOT_YET_VALID" else expiry
-    return Finding(
-        code="CONN_TLS_HANDSHAKE_FAILED",
-        message=f"tls handshake failed: {advice.message}" + (f" ({when})" if when else ""),
-        retryable=False,
-        proof="tls_failed" if reason in _OURS else "",
-        suggestions=(advice.suggestion,),
-        details=fields,
-    )
+    message = found.message + (f" ({when})" if when else "")
+    proof = found.proof if reason in _REASONS else ""
+    return found.evolve(message=message, proof=proof, details=fields)
 
 
 def _verification(error: Any) -> Finding:

@@ -18,8 +18,9 @@ from typing import Any, Final, cast
 
 from .bodies import ErrorBody, document_in, read_body
 from .closes import printed_close
-from .errnos import EXECUTIONS, hints
+from .errnos import hints
 from .finding import Finding, short_of
+from .payloads import EXECUTIONS
 from .provider_codes import (
     CONTEXT,
     LARGE,
@@ -31,7 +32,7 @@ from .provider_codes import (
     is_limited,
 )
 from .retry_after import wait_in_text
-from .rpc import mapping_of, read_rpc_error
+from .rpc import error_object_finding, mapping_of
 from .sentences import name_says
 from .statuses import bare_finding, status_finding
 from .vocabulary import MCP_CODES, Category, Executed, Kind
@@ -118,25 +119,6 @@ _FLAGS: Final = re.compile(r"\b(retryable|sessionValid): (true|false)\b")
 _TEXTS: Final = re.compile(r"\b(providerId|sessionId): [\"']([^\"']{1,200})[\"']")
 
 
-def error_object_finding(error: object) -> Finding:
-    """Return the verdict on a JSON-RPC error object, or on the answer around it."""
-    code, message, fields = read_rpc_error(error)
-    return Finding(
-        code=code,
-        message=message,
-        category=fields.get("category"),
-        kind=fields.get("kind"),
-        retryable=fields.get("retryable"),
-        executed=fields.get("executed"),
-        proof=fields.get("proof", ""),
-        session_valid=fields.get("session_valid"),
-        severity=fields.get("severity"),
-        retry_after=fields.get("retry_after"),
-        suggestions=tuple(fields.get("suggestions", ())),
-        details=fields.get("details", {}),
-    )
-
-
 def printed_finding(text: str) -> Finding | None:
     """Return the verdict on a text in which such an error is printed; None for any other text."""
     if "BridgeError" in text and (line := _LINE.search(text)) is not None:
@@ -205,12 +187,7 @@ _CORRUPT = reported("PROTO_INVALID_MESSAGE", kind=Kind.CORRUPTION)
 _PARTIAL = reported("SYS_UPSTREAM_REJECTED", kind=Kind.PARTIAL)
 # of a peer that runs scripts: what its codes say, in words
 _CSP, _SCRIPT_TIMEOUT, _SCRIPT_ERROR = (
-    Finding(
-        code=EXECUTIONS[name].code,
-        executed=Executed.MAYBE,
-        suggestions=EXECUTIONS[name].suggestions,
-        details=EXECUTIONS[name].details,
-    )
+    EXECUTIONS[name].evolve(executed=Executed.MAYBE)
     for name in ("CSP_BLOCKED", "EXECUTION_TIMEOUT", "EXECUTION_ERROR")
 )
 _MEMORY = reported("SYS_UNAVAILABLE", "", "ask for less at once").evolve(details={"max_retries": 1})

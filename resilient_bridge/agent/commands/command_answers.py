@@ -15,7 +15,7 @@ import attrs
 
 from ...failure import Failure, error_for, mapping_of
 from ...failure.answers import tool_finding
-from ...failure.errnos import EXECUTIONS
+from ...failure.payloads import EXECUTIONS
 
 
 Answer: TypeAlias = Mapping[str, Any] | None
