@@ -106,6 +106,8 @@ class CodeInfo:
     session_valid: bool = True
     hint: str
     summary: str
+    raised: str = ""
+    """The exception class of a failure with this code, by its name; empty for that of the prefix."""
 
 
 def lasting(
@@ -117,6 +119,7 @@ def lasting(
     severity: Severity = Severity.ERROR,
     kind: Kind = Kind.PERMANENT,
     session_valid: bool = True,
+    raised: str = "",
 ) -> CodeInfo:
     """Return a row for a code where repeating the same call cannot help."""
     return CodeInfo(
@@ -128,6 +131,7 @@ def lasting(
         session_valid=session_valid,
         summary=summary,
         hint=hint,
+        raised=raised,
     )
 
 
@@ -138,9 +142,12 @@ def passing(
     hint: str,
     *,
     severity: Severity = Severity.ERROR,
+    raised: str = "",
 ) -> CodeInfo:
     """Return a row for a code where repeating the same call can help."""
-    return lasting(category, executed, summary, hint, severity=severity, kind=Kind.TRANSIENT)
+    return lasting(
+        category, executed, summary, hint, severity=severity, kind=Kind.TRANSIENT, raised=raised
+    )
 
 
 # ---- codes ------------------------------------------------------------------------------------------
@@ -221,6 +228,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             _NO,
             "credentials over plaintext refused",
             "use wss://, or allow plaintext explicitly",
+            raised="ConfigError",
         ),
         "CONN_NOT_CONNECTED": passing(
             _TRANSPORT,
@@ -228,6 +236,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "not connected",
             "wait until the connection is ready",
             severity=_WARNING,
+            raised="NotConnectedError",
         ),
         "CONN_RESOURCE_EXHAUSTED": passing(
             _TRANSPORT,
@@ -332,7 +341,11 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "report it with its cause; repeating is unlikely to help",
         ),
         "SYS_CONFIG_INVALID": lasting(
-            _CONFIG, _NO, "invalid configuration", "correct the named setting"
+            _CONFIG,
+            _NO,
+            "invalid configuration",
+            "correct the named setting",
+            raised="ConfigError",
         ),
         "SYS_RATE_LIMITED": passing(
             _UPSTREAM,
@@ -355,6 +368,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             _NO,
             "outbox full",
             "wait until queued messages were delivered, or raise the bound",
+            raised="OutboxFullError",
         ),
         "SYS_INBOX_FULL": lasting(
             _TRANSPORT,
@@ -362,19 +376,35 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "inbox full",
             "read messages faster, or raise the bound",
             kind=Kind.PARTIAL,
+            raised="InboxFullError",
         ),
         "SYS_NOT_DELIVERED": passing(
-            _TRANSPORT, _NO, "message not delivered", "send it again: it provably never left"
+            _TRANSPORT,
+            _NO,
+            "message not delivered",
+            "send it again: it provably never left",
+            raised="NotDeliveredError",
         ),
-        "SYS_NOT_EXECUTED": passing(_UPSTREAM, _NO, "not executed", "repeat it: nothing ran"),
+        "SYS_NOT_EXECUTED": passing(
+            _UPSTREAM,
+            _NO,
+            "not executed",
+            "repeat it: nothing ran",
+            raised="NotExecutedError",
+        ),
         "SYS_STORE_UNAVAILABLE": passing(
             _TRANSPORT,
             _NO,
             "store unavailable",
             "free space or bring the store back; what it refused was not accepted, and may be sent again",
+            raised="StoreError",
         ),
         "SYS_STORE_IN_USE": lasting(
-            _CONFIG, _NO, "store in use", "close the other client, or give each its own store"
+            _CONFIG,
+            _NO,
+            "store in use",
+            "close the other client, or give each its own store",
+            raised="StoreError",
         ),
         "SYS_STATE_DAMAGED": lasting(
             _INTERNAL,
@@ -382,12 +412,14 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "saved state damaged",
             "look at the file that was set aside; what could be saved of it is in use",
             kind=Kind.CORRUPTION,
+            raised="StoreError",
         ),
         "SYS_STATE_FOREIGN": lasting(
             _CONFIG,
             _NO,
             "saved state of another version or program",
             "use the version that wrote it, or another path",
+            raised="StoreError",
         ),
         "SYS_ARTIFACT_INVALID": lasting(
             _UPSTREAM,
@@ -402,6 +434,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "spend limit reached",
             "have a person approve more, or cancel",
             severity=_WARNING,
+            raised="SpendLimitError",
         ),
         "SYS_CONTEXT_OVERFLOW": lasting(
             _UPSTREAM,
@@ -409,6 +442,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "context too long",
             "compact the history, or offer fewer tools",
             severity=_WARNING,
+            raised="ContextOverflowError",
         ),
         "SYS_OUTCOME_UNKNOWN": lasting(
             _TRANSPORT,
@@ -416,16 +450,28 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "outcome unknown",
             "ask the peer whether it ran before sending it again",
             kind=Kind.PARTIAL,
+            raised="OutcomeUnknownError",
         ),
-        "SYS_TIMEOUT": passing(_TIMEOUT, _MAYBE, "timed out", "allow more time, or ask for less"),
+        "SYS_TIMEOUT": passing(
+            _TIMEOUT,
+            _MAYBE,
+            "timed out",
+            "allow more time, or ask for less",
+            raised="AttemptTimeoutError",
+        ),
         "SYS_DEADLINE_EXCEEDED": lasting(
             _TIMEOUT,
             _MAYBE,
             "deadline exceeded",
             "allow all attempts together more time, or ask for less",
+            raised="DeadlineExceededError",
         ),
         "SYS_CIRCUIT_OPEN": passing(
-            _TRANSPORT, _NO, "circuit open", "wait until the circuit lets a probe through"
+            _TRANSPORT,
+            _NO,
+            "circuit open",
+            "wait until the circuit lets a probe through",
+            raised="CircuitOpenError",
         ),
         "SYS_BULKHEAD_FULL": passing(
             _TRANSPORT,
@@ -433,6 +479,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "too many calls at once",
             "wait for a running call to end, or allow more",
             severity=_WARNING,
+            raised="BulkheadFullError",
         ),
         "SYS_THROTTLED": passing(
             _TRANSPORT,
@@ -440,6 +487,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "rate limit of this process used up",
             "wait, or allow more calls",
             severity=_WARNING,
+            raised="ThrottledError",
         ),
         "SYS_TOO_LARGE": lasting(
             _UPSTREAM, _NO, "argument too large", "send less at once, or raise the bound"
