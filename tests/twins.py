@@ -35,9 +35,10 @@ REPLACED = {
 """: "",
     "from inspect import isawaitable\n": "",
     "from ..transports.event_loop import running_loop\n": "",
-    """    close = getattr(answer, "aclose", None)
+    """    close: Any = getattr(answer, "aclose", None)
     if callable(close):
-        close()
+        closing: Any = close()
+        closing
     else:  # aiohttp's responses are closed by a sync function
         close = getattr(answer, "close", None)
         if callable(close):
@@ -105,7 +106,7 @@ from ..failure.what import matches_ended
 def twin() -> str:
     """The text of engine_sync.py."""
     text = (CALLS / "engine.py").read_text()
-    text = HEAD + text[text.index('"""\n\nfrom __future__') + 3 :]
+    text = HEAD + text[text.index('"""\n\n# A checker') + 3 :]
     for old, new in REPLACED.items():
         if old not in text:
             message = f"text of engine.py expected, got none like {old!r}"

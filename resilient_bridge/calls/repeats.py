@@ -275,7 +275,7 @@ class Repeats:
         # The last error of an attempt that was made, and how many failures there were by then.
         self.own: tuple[BaseException, int] | None = None
         self.decision = Decision(0.0)
-        self.around = () if first.outer is ROOT else retries_around(first)
+        self.around: tuple[CallFrame, ...] = () if first.outer is ROOT else retries_around(first)
         self.cap = largest_cap(retry.attempts, self.around) if self.around else None
 
     def raised(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from .. import __version__
 from ..calls.ports import BUDGETS
@@ -122,10 +122,10 @@ class HealthApp:
 
 
 def _link(name: str, link: Any) -> dict[str, Any]:
-    health = link.health()
+    health, kind = link.health(), cast("type[object]", type(link))
     shown: dict[str, Any] = {
         "name": redact(name),
-        "kind": getattr(type(link), "shown_as", type(link).__name__),
+        "kind": getattr(kind, "shown_as", kind.__name__),
         "state": health.state.value,
         "stands": _stands(health.state),
         "reason": redact(health.reason, limit=100),

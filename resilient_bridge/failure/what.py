@@ -236,7 +236,7 @@ def matches(these: Iterable[Any], failure: Failure) -> bool:
 
 def _fits(what: Any, failure: Failure) -> bool:
     """Return whether `rank` has an answer; of the most usual ones it is found without ranking."""
-    sort = type(what)
+    sort = cast("type[object]", type(what))
     if sort is Kind:
         return failure.kind is what
     if sort is Category:
@@ -356,7 +356,7 @@ def _class_rank(what: type | Named, failure: Failure) -> tuple[int, int] | None:
         members = [_nearest(what, [(_CLASS, type(leaf))]) for leaf in _leaves(cause)]
         if members and None not in members:
             return max(cast("list[tuple[int, int]]", members))
-    found = [] if cause is None else [(_CLASS, type(cause))]
+    found: list[tuple[int, type[BaseException]]] = [] if cause is None else [(_CLASS, type(cause))]
     # The class that we would raise for it counts too, but only as a family: AuthError says less
     # than AUTH_TOKEN_EXPIRED.
     return _nearest(what, [*found, (_BASE_CLASS, error_class(failure))])

@@ -72,9 +72,10 @@ def _mapping(
 
 
 def _as_seconds_by_name(value: Mapping[str, Seconds]) -> Any:
-    if not isinstance(value, Mapping):
-        return value
-    return {name: as_seconds(item) for name, item in cast("Mapping[str, Any]", value).items()}
+    received: Any = value
+    if not isinstance(received, Mapping):
+        return received
+    return {name: as_seconds(item) for name, item in cast("Mapping[str, Any]", received).items()}
 
 
 def _is_text(value: object) -> bool:
