@@ -13,11 +13,10 @@ from typing import Any, Final, TypeAlias, cast
 
 from .failure import Failure
 from .finding import Finding, Key, Rows, dispatch, own_words, short_of
-from .http_clients import answer_status, body_of, response_finding
+from .http_clients import answer_status
 from .payloads import EXECUTIONS, payload_finding, report_finding
 from .registry import applied, is_taught, taught
 from .rpc import error_object_finding, mapping_of, read_json, severity_in
-from .statuses import hidden_finding
 from .texts import text_finding
 from .vocabulary import Category
 
@@ -193,19 +192,11 @@ ROWS: Final = Rows(
 _Reader: TypeAlias = Callable[[Any], Finding | Failure | None]
 
 
-def _response(response: Any) -> Finding | None:
-    status = response.status_code
-    if not isinstance(status, int):
-        return None
-    if status >= 400:
-        return response_finding(response)
-    body = body_of(response)
-    return None if body is None else hidden_finding(body, response.headers)
-
-
 _READERS: Final[Mapping[Key, _Reader]] = {
-    **{(package, "Response"): _response for package in ("httpx", "httpx2", "websockets")},
-    ("requests", "Response"): answer_status,
+    **{
+        (package, "Response"): answer_status
+        for package in ("httpx", "httpx2", "requests", "websockets")
+    },
     ("urllib3", "BaseHTTPResponse"): answer_status,
     ("aiohttp", "ClientResponse"): answer_status,
     ("resilient_bridge", "AnswerView"): answer_status,  # our attribute on a ClientResponse

@@ -42,6 +42,9 @@ _BAD_ANSWER = Finding(
     message="answer cannot be decoded",
     suggestions=("check the server, and the proxy in between",),
 )
+_REDIRECTS: Final = _BAD_ANSWER.evolve(
+    code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
+)
 _MISUSE = Finding(code="SYS_INTERNAL_ERROR", message="response used in the wrong state")
 _PROXY_STATUS: Final = re.compile(r"([1345][0-9]{2})\b")
 
@@ -97,22 +100,6 @@ def _status(error: Any) -> Finding:
     return response_finding(error.response)
 
 
-def response_finding(response: Any) -> Finding:
-    """Return the verdict on a response without success, and on its body if that has been read."""
-    body = response.body if hasattr(response, "body") else _content(response)
-    return status_finding(response.status_code, response.headers, body)
-
-
-def _content(response: Any) -> bytes | None:
-    try:
-        content = response.content
-    except Exception:  # noqa: BLE001 (httpx raises while the body of a stream is unread)
-        content = getattr(response, "extensions", {}).get(
-            "rb.body"
-        )  # the part that HTTPTransport has read
-    return content if isinstance(content, bytes) else None
-
-
 def _upgrade(error: Any) -> Finding:
     return status_finding(error.response.status_code, error.response.headers, upgrade=True)
 
@@ -135,9 +122,7 @@ _RULES: Mapping[str, Finding | Reader] = {
     "UnsupportedProtocol": wrong_setting("url without http:// or https://"),
     "InvalidURL": wrong_setting("url not valid"),
     "CookieConflict": wrong_setting("several cookies of one name"),
-    "TooManyRedirects": _BAD_ANSWER.evolve(
-        code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
-    ),
+    "TooManyRedirects": _REDIRECTS,
     "DecodingError": _BAD_ANSWER,
     "SSEError": _BAD_ANSWER.evolve(message="answer is no event stream"),
     "StreamError": _MISUSE,
@@ -179,7 +164,6 @@ _HTTPX: Rules = {
 _MAYBE: Final = Executed.MAYBE
 
 _FAILED: Final = Finding(code="CONN_UNREACHABLE", message="connection failed", executed=_MAYBE)
-_CUT_OFF: Final = Finding(code="CONN_RESET", executed=_MAYBE)
 _TIMED_OUT: Final = Finding(
     code="CONN_TIMEOUT",
     message="timed out",
@@ -187,44 +171,52 @@ _TIMED_OUT: Final = Finding(
     suggestions=("allow more time, or ask for less at once",),
 )
 _LATE: Final = Finding(code="CONN_TIMEOUT", executed=_MAYBE)
-_UNREADABLE: Final = Finding(
-    code="PROTO_INVALID_FRAME",
-    message="answer cannot be decoded",
-    executed=_MAYBE,
-    suggestions=("check the server, and the proxy in between",),
-)
 _NO_JSON: Final = Finding(
     code="PROTO_INVALID_MESSAGE",
     message="answer is not what was asked for",
     executed=_MAYBE,
     suggestions=("read the answer as text: it may be an error page",),
 )
-_REDIRECTS: Final = _UNREADABLE.evolve(
-    code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT, message="too many redirects"
-)
 _WRONG_STATE: Final = Finding(code="SYS_INTERNAL_ERROR", message="client used in the wrong state")
 
 
 def answer_status(answer: Any) -> Finding | None:
-    """Return the verdict on a response, None for a success; its body counts if it has been read.
+    """Return the verdict on a response of any client, None for a success.
 
-    A success whose body is nothing but an error is none.
+    A success whose body is nothing but an error is none. A body counts if it has been read.
     """
-    status = getattr(answer, "status_code", None)  # urllib3 and aiohttp name it `status`
-    status = answer.status if status is None else status
+    status = _status_of(answer)
     if not isinstance(status, int) or isinstance(status, bool):
         return None
+    if status >= 400:
+        return response_finding(answer)
     body = body_of(answer)
-    if status < 400:
-        return None if body is None else hidden_finding(body, answer.headers)
-    finding = status_finding(status, answer.headers, body)
-    return finding.evolve(proof="") if getattr(answer, "history", None) else finding
+    return None if body is None else hidden_finding(body, answer.headers)
+
+
+def response_finding(answer: Any) -> Finding:
+    """Return the verdict on a response without success, whatever its status is.
+
+    After a redirect it proves nothing about the requests before it.
+    """
+    found = status_finding(_status_of(answer), answer.headers, body_of(answer))
+    return found.evolve(proof="") if getattr(answer, "history", None) else found
+
+
+def _status_of(answer: Any) -> Any:
+    status = getattr(answer, "status_code", None)  # urllib3 and aiohttp name it `status`
+    return answer.status if status is None else status
 
 
 def body_of(answer: Any) -> bytes | None:
-    """Return a body that is in memory already; requests' `content` would read the network."""
+    """Return a body that is in memory already; requests' `content` would read the network.
+
+    Of a stream that is the part that HTTPTransport has read.
+    """
     held: dict[str, Any] = getattr(answer, "__dict__", {})
     body: object = held.get("_content", held.get("_body", held.get("body")))
+    if body is None and isinstance(extensions := held.get("extensions"), dict):
+        body = cast("dict[str, Any]", extensions).get("rb.body")
     return body if isinstance(body, bytes) else None
 
 
@@ -283,7 +275,7 @@ def _answer_error(error: Any) -> Finding:
     """The rule for ClientResponseError: a raised status, or an answer that is no HTTP (its 400)."""
     status = error.status
     if str(type(error.__cause__).__module__).startswith("aiohttp.") or not isinstance(status, int):
-        return _UNREADABLE
+        return _BAD_ANSWER
     if status < 400:
         return _NO_JSON
     finding = status_finding(status, error.headers)
@@ -314,8 +306,8 @@ _REQUESTS: Mapping[str, Any] = {
     "Timeout": _TIMED_OUT,
     "ConnectionError": _connection,
     "RetryError": _connection,
-    "ChunkedEncodingError": _CUT_OFF,
-    "ContentDecodingError": _UNREADABLE,
+    "ChunkedEncodingError": _LOST,
+    "ContentDecodingError": _BAD_ANSWER,
     "JSONDecodeError": _NO_JSON,
     "InvalidJSONError": Finding(
         code="SYS_INTERNAL_ERROR",
@@ -338,10 +330,10 @@ _URLLIB3: Mapping[str, Any] = {
     "EmptyPoolError": _TIMED_OUT.evolve(message="no free connection in time"),
     "FullPoolError": _TIMED_OUT.evolve(message="no free connection in time"),
     "TimeoutError": _TIMED_OUT,
-    "ProtocolError": _CUT_OFF,
+    "ProtocolError": _LOST,
     "SSLError": _connection,
     "ProxyError": _connection,
-    "DecodeError": _UNREADABLE,
+    "DecodeError": _BAD_ANSWER,
     "LocationValueError": wrong_setting("url not valid", _MAYBE),
     "ClosedPoolError": _WRONG_STATE,
 }
@@ -354,9 +346,9 @@ _AIOHTTP: Mapping[str, Any] = {
     "ConnectionTimeoutError": _LATE,
     "ServerTimeoutError": _TIMED_OUT,
     "ServerFingerprintMismatch": _pin,
-    "ServerDisconnectedError": _CUT_OFF,
+    "ServerDisconnectedError": _LOST,
     "ClientConnectorError": _connection,
-    "ClientPayloadError": _CUT_OFF,
+    "ClientPayloadError": _LOST,
     "InvalidURL": wrong_setting("url not valid", _MAYBE),
     "NonHttpUrlClientError": wrong_setting("url without http:// or https://", _MAYBE),
 }
@@ -364,7 +356,7 @@ _OTHERS: Rules = {
     **{("requests", name): rule for name, rule in _REQUESTS.items()},
     **{("urllib3", name): rule for name, rule in _URLLIB3.items()},
     **{("aiohttp", name): rule for name, rule in _AIOHTTP.items()},
-    ("aiohttp", "ClientConnectionResetError"): _CUT_OFF,
+    ("aiohttp", "ClientConnectionResetError"): _LOST,
     ("aiohttp", "ClientConnectionError"): _connection,
 }
 """The verdict on each class alone, or if nothing below it is known."""
