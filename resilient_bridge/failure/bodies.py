@@ -54,6 +54,7 @@ _SAYS: Final = (  # keys in lower case, without punctuation; the first of them t
     *("reason", "title", "result", "text", "cause"),
 )
 _MORE_WORDS: Final = ("raw", "code")
+_WORDED: Final = (*_SAYS, *_MORE_WORDS)
 _FILLERS: Final = frozenset(
     [
         "error",
@@ -409,8 +410,8 @@ class _Reading:
 
     def _say(self, mapping: Mapping[object, Any], fields: Mapping[str, Any]) -> Iterator[object]:
         own = ""
-        for key in (*_SAYS, *_MORE_WORDS):
-            for text in _texts_in(fields.get(key)):
+        for key in [key for key in _WORDED if key in fields]:
+            for text in _texts_in(fields[key]):
                 self.words.append(text[:_READ])
                 inside = self._inside(text)
                 if inside is not None:

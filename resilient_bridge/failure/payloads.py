@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from .failure import Failure
 from .finding import Finding
 from .retry_after import finite_seconds
-from .rpc import CATEGORY_CODES, OWN_DETAILS, is_count, is_our_code, severity_in
+from .rpc import CATEGORY_CODES, is_count, is_our_code, mapping_of, peer_details, severity_in
 from .vocabulary import CODES, Category, Executed
 
 
@@ -228,18 +228,9 @@ def _recoverable(payload: Mapping[Any, Any], code: str) -> bool | None:
 
 
 def _details(payload: Mapping[Any, Any]) -> dict[str, Any]:
-    reported = payload.get("details")
-    details: dict[str, Any] = {}
-    if isinstance(reported, Mapping):
-        pairs = cast("Mapping[object, Any]", reported).items()
-        details.update({str(key): value for key, value in pairs if key not in OWN_DETAILS})
-    details.update({key: payload[key] for key in _PASSED_ON if payload.get(key) is not None})
-    details.update(
-        {name: payload[key] for key, name in _RENAMED.items() if payload.get(key) is not None}
-    )
-    if not is_count(details.get("max_retries", 0)):
-        del details["max_retries"]
-    return details
+    passed_on = {key: payload[key] for key in _PASSED_ON if payload.get(key) is not None}
+    renamed = {name: payload[key] for key, name in _RENAMED.items() if payload.get(key) is not None}
+    return peer_details({**mapping_of(payload.get("details")), **passed_on, **renamed})
 
 
 def advice_of(payload: Mapping[Any, Any]) -> tuple[str, ...]:

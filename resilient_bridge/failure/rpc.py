@@ -155,12 +155,22 @@ def error_object_finding(error: object) -> Finding:
     for name, key in (("providerId", "provider_id"), ("sessionId", "session_id")):
         if isinstance(value := data.get(name), str):
             details[key] = value
-    details.update(
-        {str(key): value for key, value in data.items() if str(key) not in _READ | OWN_DETAILS}
-    )
+    return found.evolve(message=message, details={**details, **peer_details(data, _READ)})
+
+
+def peer_details(reported: Mapping[Any, Any], read: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the details that a peer may set: those that are not `read` elsewhere, and none of ours.
+
+    Its `max_retries` counts if it is a count.
+    """
+    details = {
+        str(key): value
+        for key, value in reported.items()
+        if str(key) not in read and str(key) not in OWN_DETAILS
+    }
     if not is_count(details.get("max_retries", 0)):
         del details["max_retries"]
-    return found.evolve(message=message, details=details)
+    return details
 
 
 def is_our_code(code: object) -> bool:
@@ -275,7 +285,6 @@ def read_json(body: object) -> object:
 _SESSION_STATUSES: Final = frozenset({400, 401, 403, 404, 409, 410, 422, 503})
 _SESSION_READ: Final = 500  # characters
 _OF_SESSIONS: Final = frozenset({-32001, -32600})
-_SAYS_SO: Final = frozenset({-32001, -32600, 32600, -32000, -32002})
 
 
 def is_session_error(error: Mapping[str, Any]) -> bool:
@@ -310,5 +319,5 @@ def is_session_unknown(status: int, body: bytes) -> bool:
         and SESSION_UNKNOWN.match(message.strip()[:_SESSION_READ]) is not None
     )
     if status == 404:
-        return says_so or not isinstance(code, int) or code in _SAYS_SO
+        return says_so or not isinstance(code, int) or code in _SESSION_GONE
     return status in _SESSION_STATUSES and says_so
