@@ -33,7 +33,7 @@ from ..protocol import Gap
 from ..protocol.policies import Dialect
 from ..stores import SessionLog
 from ..telemetry import listen
-from ..telemetry.debug import name_in_words
+from ..telemetry.event import name_in_words
 from ..telemetry.events import BridgeState
 from ..telemetry.hub import muted
 from ..telemetry.line_rate import PER, LineRate, RatedLines

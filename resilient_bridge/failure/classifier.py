@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .closes import By
     from .failure import Failure
     from .registry import Answer, Registered, Registration
-    from .taxonomy import Category, Executed, Kind
+    from .vocabulary import Category, Executed, Kind
 
 
 __all__ = ["answered_failure", "classify", "classify_close", "failure_or_none"]
@@ -65,7 +65,7 @@ class Classifier:
         if issubclass(type(error), BaseException):
             return _counted(_read(cast("BaseException", error)))
         if issubclass(type(error), str):
-            from .any_text import read_text
+            from .lookup import read_text
 
             return _counted(read_text(cast("str", error))[0])
         return answered_failure(error)

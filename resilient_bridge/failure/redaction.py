@@ -15,8 +15,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from .codes import CODES
-from .secret_names import MASK, is_sensitive
+from .secret_values import MASK, is_sensitive
+from .vocabulary import CODES
 
 
 LIMIT: Final = 500

@@ -17,14 +17,13 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
-from .codes import PREFIXES, is_known_code, near_code
 from .exceptions import ConfigError, config_error, error_class
 from .failure import Failure, changed, number_in
 from .finding import package_of
 from .record import note_once
 from .redaction import class_name, text_of
-from .taxonomy import Category, Kind
 from .teaching import NoFunction, taught
+from .vocabulary import PREFIXES, Category, Kind, is_known_code, near_code
 
 
 @attrs.frozen(repr=False)

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from ...calls import Retry
 from ...failure import BridgeError, stays_here
 from ...failure.extras import needed
-from ...failure.http_libraries import allow_proof
+from ...failure.record import allow_proof
 from ...failure.teaching import taught
 from ..sdk_errors import add_base
 from .bodies import MOST_DECODED

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from ...failure import BridgeError, config_error, stays_here
 from ...failure.extras import needed
-from ...failure.http_libraries import allow_proof
+from ...failure.record import allow_proof
 from ...failure.teaching import taught
 from ..sdk_errors import same_error_for
 from .bodies import LOOK, MOST_DECODED
