@@ -251,6 +251,7 @@ class HTTPTransport(_Bases):
             return self._protected_for(request, is_async=is_async)
         except BridgeError as error:
             self._add_base(error, request)
+            disprove_hop(error, request)
             raise
 
     def _protected_for(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
