@@ -34,7 +34,7 @@ from ..mcp_wire import watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
 from .bodies import READ_ONCE, bounded, look_async, once, peek, peek_async, watch_body
 from .own_transport import Options, own_transport
-from .requests import (
+from .request_checks import (
     IDEMPOTENT_METHODS,
     OURS,
     OWN_KEY,
