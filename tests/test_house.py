@@ -75,7 +75,7 @@ SHOWN = (
     "cli/mcp",
     "cli/options",
     "failure/redaction",
-    "transports/process",
+    "adapters/processes/child",
     "adapters/sidecar/event_log",
     "adapters/sidecar/sessions",
 )

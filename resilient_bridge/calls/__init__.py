@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .bulkhead.value import Bulkhead as Bulkhead
     from .explanation import Explanation as Explanation
     from .fallback.value import Fallback as Fallback
+    from .layer import Layer as Layer
     from .outcome import Outcome as Outcome
     from .outcome import capture as capture
     from .policy import Policy as Policy
@@ -50,6 +51,7 @@ _INSIDE = {
     "breaker.value": "Breaker",
     "bulkhead.value": "Bulkhead",
     "fallback.value": "Fallback",
+    "layer": "Layer",
     "outcome": "capture",
     "policy": "Policy",
     "rate_limit.value": "RateLimit",

@@ -78,6 +78,11 @@ def current_attempt() -> Attempt | None:
     frame = CURRENT.get()
     if frame.plan is None or frame.is_over:
         return None
+    return view_of(frame)
+
+
+def view_of(frame: CallFrame) -> Attempt:
+    """Return the view of an attempt; every reader gets the same one, as long as one keeps it."""
     seen: Any = None if frame.view is None else frame.view()
     return cast("Attempt | None", seen) or Attempt(frame)
 

@@ -20,7 +20,7 @@ from .errnos import errno_of_windows
 from .failure import Failure, changed, unproven
 from .finding import KNOWN, PACKAGES, Dispatch, Finding, dispatch, package_of, rows_of, short_of
 from .payloads import classify_error_payload, coded_finding
-from .record import ONE_REQUEST, OWN_WORDS, Record, attributes_of, ended, record_in, record_of
+from .record import ATTRIBUTE, ONE_REQUEST, OWN_WORDS, Record, attributes_of, ended, record_of
 from .redaction import class_name, raw_text, text_of
 from .registry import Registration, applied, seconds_in
 from .rpc import mapping_of, read_json
@@ -72,7 +72,9 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
             True,
         )  # nothing known below: classify the wrapper
     own = attributes_of(error)
-    record = record_in(own) or (None if is_root else record_of(root))
+    record = own.get(ATTRIBUTE)
+    if not isinstance(record, Record):
+        record = None if is_root else record_of(root)
     if isinstance(found, Failure):
         if proof in OWN_WORDS and not is_root:
             found = changed(found, executed=Executed.NO, proof=proof, cause=error)

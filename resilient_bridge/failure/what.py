@@ -340,7 +340,7 @@ def rank(
 def distance(what: type | Named, cls: type[Any]) -> int | None:
     """Return the position of a class among the bases of `cls`, None if it is not one of them."""
     for number, base in enumerate(cls.__mro__):
-        if base is what or (isinstance(what, Named) and what.is_of(base)):
+        if what.is_of(base) if isinstance(what, Named) else base is what:
             return number
     return None
 

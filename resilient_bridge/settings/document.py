@@ -94,7 +94,11 @@ def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
     tools, timeouts, permissions = _tools(data.get("tools"), reading)
     calls = _calls(data, reading, (base or default_policy).calls)
     bridge = _bridge(data, tools, calls, reading, base or default_policy)
-    policies = _policies(data.get("policies"), reading)
+    named = _table(data.get("policies"), "policies", "a table of policies by name", reading)
+    policies: dict[str, Policy] = {
+        name: read_value(Policy, item, joined("policies", name), reading)
+        for name, item in named.items()
+    }
     tables = _tables(data, agent, reading)
     providers = _providers(data.get("providers"), reading)
     debug = _debug(data.get("debug"), reading)
@@ -146,14 +150,6 @@ def _table(raw: Any, path: str, wanted: str, reading: Reading) -> Mapping[str, A
     table.
     """
     return {} if raw is None else reading.table(raw, path, wanted) or {}
-
-
-def _policies(raw: Any, reading: Reading) -> dict[str, Policy]:
-    table = _table(raw, "policies", "a table of policies by name", reading)
-    return {
-        name: read_value(Policy, item, joined("policies", name), reading)
-        for name, item in table.items()
-    }
 
 
 def _tools(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import attrs
@@ -40,6 +41,13 @@ class Bulkhead(Layer):
         kw_only=True,
     )
     key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
+
+    @property
+    def worst_wait(self) -> float:
+        """How long a call may wait for a permit."""
+        if self.queue == 0:
+            return 0.0
+        return math.inf if self.max_wait is None else self.max_wait
 
     def summary(self) -> str:
         """Return how many calls may run and wait."""

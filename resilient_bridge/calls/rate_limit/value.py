@@ -41,6 +41,11 @@ class RateLimit(Layer):
     )
     key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
 
+    @property
+    def worst_wait(self) -> float:
+        """How long a call may wait for its turn."""
+        return self.max_wait
+
     def summary(self) -> str:
         """Return how many calls may start in which time."""
         return f"{self.calls} per {self.per:g} s"
