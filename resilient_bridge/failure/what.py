@@ -19,9 +19,8 @@ import attrs
 
 from .exceptions import ConfigError, config_error, error_class
 from .failure import Failure, changed, number_in
-from .finding import package_of
 from .record import note_once
-from .redaction import class_name, text_of
+from .redaction import class_name, package_of, text_of
 from .teaching import NoFunction, taught
 from .vocabulary import PREFIXES, Category, Kind, is_known_code, near_code
 
