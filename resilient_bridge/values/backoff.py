@@ -194,7 +194,7 @@ class Backoff(TeachesNames, Value):
         """
         if attempt < 1:
             refuse("Backoff.next.attempt", "1 or more", attempt)
-        stage, index = _stage(self, attempt)
+        stage, index = (self, attempt) if self.then is None else _stage(self, attempt)
         longest = _longest(stage, index)
         if stage.shape == "decorrelated":
             base = _shortest(stage, index)
