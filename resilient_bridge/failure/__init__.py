@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .classifier import answered_failure as answered_failure
     from .classifier import classify as classify
     from .classifier import classify_close as classify_close
+    from .classifier import classify_error_payload as classify_error_payload
     from .classifier import failure_or_none as failure_or_none
     from .closes import By as By
     from .exceptions import REJECTED as REJECTED
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from .failure import unproven as unproven
     from .failure import what_happened as what_happened
     from .finding import rule_for as rule_for
-    from .payloads import classify_error_payload as classify_error_payload
     from .record import OWN_WORDS as OWN_WORDS
     from .record import Record as Record
     from .record import attach as attach
@@ -108,13 +108,12 @@ if TYPE_CHECKING:
     from .what import names_class as names_class
 
 _NAMES = {
-    "classifier": "answered_failure classify classify_close failure_or_none",
+    "classifier": "answered_failure classify classify_close classify_error_payload failure_or_none",
     "closes": "By",
     "finding": "rule_for",
     "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError error_class error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
     "failure": "changed Failure is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
-    "payloads": "classify_error_payload",
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name holds_secret raw_text READ redact redact_lines redact_value text_of",
     "registry": "Registration",

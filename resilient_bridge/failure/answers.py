@@ -163,6 +163,11 @@ def result_answer(answer: Any) -> Finding | None:
     return tool_finding(answer.content, structured)
 
 
+def _fastmcp_tool(error: BaseException) -> Finding:
+    """The rule for fastmcp's client, which raises what a tool reported."""
+    return tool_finding(own_words(error, "fastmcp"), None)
+
+
 _LOST = Finding(code="CONN_RESET", message="stream of the server lost")
 _LOGIN = Finding(code="AUTH_REFRESH_FAILED", message="authorization not obtained")
 
@@ -180,8 +185,7 @@ ROWS: Final = Rows(
             code="SYS_UPSTREAM_REJECTED", message="server asked for input too often"
         ),
         ("mcp", "ToolError"): Finding(code="TOOL_EXECUTION_FAILED"),
-        # fastmcp's client raises what a tool reported
-        ("fastmcp", "ToolError"): lambda error: tool_finding(own_words(error, "fastmcp"), None),
+        ("fastmcp", "ToolError"): _fastmcp_tool,
     }
 )
 

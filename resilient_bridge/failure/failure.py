@@ -542,9 +542,11 @@ def with_detail(failure: Failure, name: str, text: str, cause: BaseException | N
     details = unread.get("details")
     if details is None:  # they were not plain, and are redacted already
         return attrs.evolve(failure, details={**failure.details, name: text}, cause=cause)
-    made = changed(failure, cause=cause)
-    made.__dict__["_unread"] = {**unread, "details": {**details, name: text}}
-    made.__dict__.pop("details", None)
+    made = object.__new__(Failure)
+    fields = made.__dict__
+    fields.update(failure.__dict__)
+    fields.pop("details", None)
+    fields.update(cause=cause, _unread={**unread, "details": {**details, name: text}})
     return made
 
 

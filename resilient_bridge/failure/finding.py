@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType, WrapperDescriptorType
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
 from .exceptions import BridgeError
 from .failure import Failure, changed, with_detail
-from .redaction import READ, class_name, raw_text, text_of
+from .redaction import READ, class_name, package_of, raw_text, text_of
 from .vocabulary import Category, Executed, Kind, Severity, code_info
 
 
@@ -139,12 +139,6 @@ def own_words(error: BaseException, *packages: str) -> str:
     return text_of(error) if package_of(type(error)) in packages else ""
 
 
-def package_of(cls: type) -> str:
-    """Return the top package in a class's `__module__`; empty if that is no text."""
-    module = cast("object", cls.__module__)  # it may be any object
-    return module.partition(".")[0] if isinstance(module, str) else ""
-
-
 def short_of(text: str) -> str:
     """Return the peer's text as the end of a message: empty, or `: text` of at most 160 characters."""
     text = " ".join(text[:_LOOKED_AT].split())
@@ -221,8 +215,7 @@ _HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2", "aiohttp"})
 _MOST_CLASSES: Final = 1_024
 
 
-@attrs.frozen
-class Dispatch:
+class Dispatch(NamedTuple):
     """What is known about a class: its rules, the nearest first, and its kind."""
 
     rules: tuple[Finding | Reader, ...]

@@ -18,10 +18,10 @@ import attrs
 
 from .errnos import errno_of_windows
 from .failure import Failure, changed, unproven
-from .finding import KNOWN, PACKAGES, Dispatch, Finding, dispatch, package_of, rows_of, short_of
-from .payloads import classify_error_payload, coded_finding
-from .record import ONE_REQUEST, OWN_WORDS, Record, attributes_of, ended, record_in, record_of
-from .redaction import class_name, raw_text, text_of
+from .finding import KNOWN, PACKAGES, Dispatch, Finding, dispatch, rows_of, short_of
+from .payloads import coded_finding, payload_failure
+from .record import ATTRIBUTE, ONE_REQUEST, OWN_WORDS, Record, attributes_of, ended, record_of
+from .redaction import class_name, package_of, raw_text, text_of
 from .registry import Registration, applied, seconds_in
 from .rpc import mapping_of, read_json
 from .texts import text_finding
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .exceptions import BridgeError
 
 
+_REJECTED: Final = "SYS_UPSTREAM_REJECTED"
 _LONGEST_CHAIN: Final = 100
 _LONGEST_TEXT: Final = 16_384  # characters
 _MOST_LEAVES: Final = 1_000
@@ -72,7 +73,9 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
             True,
         )  # nothing known below: classify the wrapper
     own = attributes_of(error)
-    record = record_in(own) or (None if is_root else record_of(root))
+    record = own.get(ATTRIBUTE)
+    if not isinstance(record, Record):
+        record = None if is_root else record_of(root)
     if isinstance(found, Failure):
         if proof in OWN_WORDS and not is_root:
             found = changed(found, executed=Executed.NO, proof=proof, cause=error)
@@ -378,7 +381,7 @@ def _of_document(text: str) -> Failure | None:
     payload = mapping_of(document.get("payload")) or document
     if not isinstance(payload.get("code"), str):
         return None
-    return classify_error_payload(cast("Mapping[str, Any]", payload))
+    return payload_failure(cast("Mapping[str, Any]", payload), _REJECTED)
 
 
 def _of_line(text: str) -> Finding | Failure | None:

@@ -189,17 +189,8 @@ def _sizes(report: Mapping[Any, Any]) -> tuple[int, ...]:
     return cast("tuple[int, ...]", sizes) if all(map(is_count, sizes)) else ()
 
 
-def classify_error_payload(payload: Mapping[str, Any], *, unknown: str = _UNKNOWN) -> Failure:
-    """Return the failure that an `error` or `connection_error` message reports.
-
-    `unknown` is the code for a message that names none of ours.
-
-    Reads code, message, details, suggestions (or remediation and documentation_url), recoverable
-    (or retryable), severity, retry_after, violations, expected, received, current_phase; each of
-    them also inside an object `error`. An unlisted code with one of the seven prefixes is kept and treated
-    like its prefix; any other becomes SYS_UPSTREAM_REJECTED with the original in
-    `details["wire_code"]`. Never raises.
-    """
+def payload_failure(payload: Mapping[str, Any], unknown: str) -> Failure:
+    """Return the failure that a message reports; see `classify_error_payload`."""
     inner = payload.get("error")
     if "code" not in payload and "message" not in payload:
         if isinstance(inner, Mapping):

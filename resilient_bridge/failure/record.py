@@ -107,15 +107,16 @@ def attributes_of(error: BaseException) -> Mapping[str, Any]:
     return held if type(held) is dict else {}
 
 
-def record_in(attributes: Mapping[str, Any]) -> Record | None:
-    """Return the record among the attributes of an exception, or None."""
-    record = attributes.get(ATTRIBUTE)
-    return record if isinstance(record, Record) else None
-
-
 def record_of(error: BaseException) -> Record | None:
-    """Return the record stored on the exception, or None."""
-    return record_in(attributes_of(error))
+    """Return the record stored on the exception, or None.
+
+    Never raises and runs no code of the exception's class.
+    """
+    try:
+        record = object.__getattribute__(error, "__dict__").get(ATTRIBUTE)
+    except Exception:  # noqa: BLE001 (a class may hide its dictionary)
+        return None
+    return record if isinstance(record, Record) else None
 
 
 def note_once(error: BaseException, note: str) -> bool:

@@ -110,6 +110,12 @@ def class_name(value: object) -> str:
 _CLASS_NAME: Final = type.__dict__["__name__"].__get__
 
 
+def package_of(cls: type) -> str:
+    """Return the top package in a class's `__module__`; empty if that is no text."""
+    module = cast("object", cls.__module__)  # it may be any object
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
 class _Walk:
     """One walk through a value of any size, cycles included.
 

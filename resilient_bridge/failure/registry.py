@@ -21,9 +21,9 @@ import attrs
 
 from .exceptions import config_error
 from .failure import Failure
-from .finding import dispatch, package_of, short_of
+from .finding import dispatch, short_of
 from .plain import PLAIN, PLAIN_ANSWERS
-from .redaction import text_of
+from .redaction import package_of, text_of
 from .rpc import CATEGORY_CODES, is_our_code
 from .vocabulary import OWN_CODES, Category, Executed, Kind, code_info, is_known_code, near_code
 from .what import Named, distance, is_name, meant, rank

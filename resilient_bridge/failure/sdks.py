@@ -15,10 +15,10 @@ import attrs
 
 from .bodies import document_in, read_body
 from .closes import close_finding
-from .finding import Finding, Rows, Rules, package_of, short_of
+from .finding import Finding, Rows, Rules, short_of
 from .http_clients import body_of
 from .provider_codes import REJECTED, known_final, login_finding, name_key
-from .redaction import text_of
+from .redaction import package_of, text_of
 from .statuses import bare_finding, lasting_finding, should_retry, status_finding, stream_finding
 from .system import NO_CREDENTIALS
 from .vocabulary import Category, Executed

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from .closes import close_finding
 from .errnos import errno_of, errno_of_windows, hints
-from .finding import Finding, Reader, Rows, Rules, own_words, package_of, short_of, wrong_setting
-from .redaction import text_of
+from .finding import Finding, Reader, Rows, Rules, own_words, short_of, wrong_setting
+from .redaction import package_of, text_of
 from .statuses import status_finding
 from .texts import text_finding
 from .vocabulary import Category

@@ -4,6 +4,9 @@ Rule: the field's path decides. The user's own value is used where it shows what
 8); where it does not, the line has an example.
 """
 
+# the values are those of a wrong call: anything
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import builtins
