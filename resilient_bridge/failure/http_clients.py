@@ -97,7 +97,7 @@ def _remote_protocol(error: BaseException) -> Finding:
 
 
 def _status(error: Any) -> Finding:
-    return response_finding(error.response)
+    return _response_finding(error.response)
 
 
 def _upgrade(error: Any) -> Finding:
@@ -189,12 +189,12 @@ def answer_status(answer: Any) -> Finding | None:
     if not isinstance(status, int) or isinstance(status, bool):
         return None
     if status >= 400:
-        return response_finding(answer)
+        return _response_finding(answer)
     body = body_of(answer)
     return None if body is None else hidden_finding(body, answer.headers)
 
 
-def response_finding(answer: Any) -> Finding:
+def _response_finding(answer: Any) -> Finding:
     """Return the verdict on a response without success, whatever its status is.
 
     After a redirect it proves nothing about the requests before it.
