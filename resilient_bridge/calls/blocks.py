@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from .direct_calls import Compiles
     from .guards import Wait
     from .plan import Plan
+    from .registry import States
     from .repeats import Repeats
-    from .states import States
     from .tracing import CallScope
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .layers import HasLayers
-    from .states import States
+    from .registry import States
 
     class Compiles(HasLayers, Protocol):
         """A Policy, as its `call` and `attempts` see it."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .frame import Form
     from .guards import Guard
     from .layer import Layer
+    from .registry import States
     from .shared.ports import SharedState
-    from .states import States
 
     class HasLayers(Protocol):
         """The part of a Policy that a plan is made from."""

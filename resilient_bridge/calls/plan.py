@@ -20,7 +20,7 @@ from .layers import for_thread, guard_of
 from .results import RESULTS
 from .retry.budgets import BUDGETS
 from .retry.decision import Matcher, asks_result, sits_out_circuits
-from .retry.pause import NO_PAUSE, PauseGuard
+from .retry.pause import NO_PAUSE, PauseGuard, pause_of
 from .retry.value import Retry
 from .timeout.guard import TimeoutGuard
 from .timeout.timers import Timers
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from .frame import Form, Proofs
     from .layers import HasLayers
+    from .registry import States
     from .results import Reading
     from .retry.refresh import RefreshLock
     from .retry.shared_budget import SharedBudget
-    from .states import States
 
 
 NO_RETRY: Final = Matcher(Retry(attempts=1))
@@ -117,7 +117,7 @@ class Plan(Planned):
         self.logged = states.logged
         self.held: tuple[Guard, ...] = ()
         before, around, inner = self._cut(policy, states, form)
-        self.pause = NO_PAUSE if self.retry is None else states.pause
+        self.pause = NO_PAUSE if self.retry is None else pause_of(states)
         circuits = (guard.circuit for guard in (*before, *around, *inner))
         states.current = next((circuit for circuit in circuits if circuit is not None), None)
         self.key = states.name if states.current is None else states.current.key

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from .blocks import Attempts
     from .explanation import Explanation
-    from .states import States
+    from .registry import States
 
     SettingsSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
     """A file (.toml, .json, .yaml), a dict, or None for the environment alone."""
@@ -344,7 +344,7 @@ class Policy(Layer):
     def own_states(self) -> States:
         """Return the state that `call` and `attempts` use; an internal method."""
         if not self._states:
-            from .states import States
+            from .registry import States
 
             self._states.append(States(self.name or "Policy", self.name))
         return self._states[0]

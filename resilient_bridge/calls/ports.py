@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .protect import bind as bind
     from .protect import form_of as form_of
     from .rate_limit.state import RateState as RateState
+    from .registry import States as States
     from .results import ANSWERS as ANSWERS
     from .results import RESULTS as RESULTS
     from .results import Reading as Reading
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from .results import settled as settled
     from .retry.budgets import BUDGETS as BUDGETS
     from .retry.unrepeated import tell_cut as tell_cut
-    from .states import States as States
     from .timeout.guard import DeadlineGuard as DeadlineGuard
     from .timeout.guard import deadline_passed as deadline_passed
     from .timeout.stream_limits import NO_LIMITS as NO_LIMITS
@@ -78,7 +78,7 @@ _NAMES = {
     ".retry.unrepeated": "tell_cut",
     ".binding": "Binding",
     ".protect": "bind form_of",
-    ".states": "States",
+    ".registry": "States",
     ".timeout.guard": "DeadlineGuard deadline_passed",
     ".timeout.stream_limits": "NO_LIMITS StreamLimits limits_of_call",
     ".tracing": "start_tracing stop_tracing",

@@ -13,7 +13,7 @@ from ..failure.what import is_function
 from .binding import Binding, Options
 from .engine import protect_async
 from .engine_sync import protect_sync
-from .states import States
+from .registry import States
 from .stream_calls import protect_async_stream, protect_stream
 
 

@@ -8,8 +8,8 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.calls",
     {
-        "": "names",
-        "breaker": "circuits handle in_use",
+        "": "registry",
+        "breaker": "circuits handle",
         "breaker.shared_circuit": "Permit SharedCircuit",
         "breaker.state": "CircuitState",
         "breaker.verdict": "verdict_of",

@@ -1,17 +1,56 @@
-"""The registry of circuits in this process: by key, or for as long as their owner lives."""
+"""The circuits of this process: the registry of them, and the event of every transition."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from ..names import IN_FORCE, Names
-from .in_use import chance, clock, list_circuit, listed_circuits, tell
+from ... import events
+from ...telemetry import emit
+from ...world import current_world
+from ..registry import IN_FORCE, Sort
 from .state import CircuitState
 from .value import Breaker
 
 
 if TYPE_CHECKING:
-    from ..shared.ports import SharedState
+    import random
+
+    from ..shared.ports import SharedState, State
+    from .shared_circuit import SharedCircuit
+
+
+class _Chance:
+    """The random source of the context that opens the circuit: a test has its own."""
+
+    def random(self) -> float:
+        """Return a random number from 0 to below 1."""
+        return current_world().rng.random()
+
+
+_chance: Final = cast("random.Random", _Chance())
+
+
+def clock() -> float:
+    """Return the monotonic time, as policies see it in this context."""
+    return current_world().monotonic()
+
+
+def _tell(circuit: CircuitState, previous: State, state: State, reason: str, now: float) -> None:  # noqa: ARG001 -- events carry where it went
+    """Emit the event of a transition."""
+    is_open = state in ("open", "isolated")
+    emit(
+        events.CircuitChanged(
+            key=circuit.key,
+            state=state,
+            reason=reason,
+            retry_after=circuit.retry_after(now) if is_open else None,
+            failure=circuit.because if is_open else None,
+        )
+    )
+
+
+def _new_circuit(key: str, settings: Breaker) -> CircuitState:
+    return CircuitState(key, settings, _chance, _tell)
 
 
 def _worth(circuit: CircuitState) -> int:
@@ -25,25 +64,16 @@ def _worth(circuit: CircuitState) -> int:
     return 2 if over else IN_FORCE
 
 
-def _new_circuit(key: str, settings: Breaker) -> CircuitState:
-    return CircuitState(key, settings, chance, tell)
+def _shared() -> Any:
+    from .shared_circuit import SharedCircuit  # imported here: most processes share nothing
+
+    def make(store: SharedState, key: str, settings: Breaker) -> SharedCircuit:
+        return SharedCircuit(key, settings, _chance, _tell, store)
+
+    return make
 
 
-def _own_circuit(name: str, settings: Breaker) -> CircuitState:
-    circuit = _new_circuit(name, settings)
-    list_circuit(circuit)
-    return circuit
-
-
-def _shared_circuit(store: SharedState, key: str, settings: Breaker, warn: bool) -> CircuitState:
-    from .shared_circuit import SHARED_CIRCUITS  # imported here: most processes share nothing
-
-    return SHARED_CIRCUITS.get(store, key, settings, warn)
-
-
-CIRCUITS: Final = Names[CircuitState, Breaker](
-    "circuit", _new_circuit, _worth, own=_own_circuit, shared=_shared_circuit
-)
+CIRCUITS: Final = Sort[CircuitState, Breaker]("circuit", _new_circuit, _worth, shared=_shared)
 """A circuit without a key is listed under its owner's name as long as the owner keeps it."""
 
 
@@ -58,10 +88,10 @@ def find_circuit(key: str) -> CircuitState | None:
     A circuit shared between processes comes first, if it is in use here; else it is that of this
     process.
     """
-    shared = [circuit for circuit in listed_circuits() if circuit.is_shared and circuit.key == key]
+    shared = [circuit for circuit in CIRCUITS.unnamed() if circuit.is_shared and circuit.key == key]
     return shared[0] if shared else CIRCUITS.find(key)
 
 
 def known_circuits() -> list[CircuitState]:
     """Return every circuit: first those with a name, then those of an owner."""
-    return [*CIRCUITS.all(), *listed_circuits()]
+    return [*CIRCUITS.named(), *CIRCUITS.unnamed()]

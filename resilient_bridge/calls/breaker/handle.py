@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...failure import RejectedError, config_error, failure_or_none, rule_for
 from ...failure.teaching import TeachesNames, taught
 from . import circuits as registry
-from .in_use import clock
+from .circuits import clock
 from .verdict import verdict_of
 
 

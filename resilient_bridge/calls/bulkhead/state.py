@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
 from ...locks import new_lock
-from ..names import Names
+from ..registry import Sort
 from ..rejections import BulkheadFullError
 
 
@@ -133,6 +133,6 @@ MADE: Final[WeakSet[BulkheadState]] = WeakSet()
 _EMPTY_QUEUE: Final[OrderedDict[Ticket, None]] = OrderedDict()  # shared until a call waits
 
 
-BULKHEADS: Final = Names[BulkheadState, "Bulkhead"](
+BULKHEADS: Final = Sort[BulkheadState, "Bulkhead"](
     "bulkhead", BulkheadState, lambda state: min(state.running, 1)
 )

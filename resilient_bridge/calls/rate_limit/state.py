@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from ...locks import new_lock
-from ..names import Names
+from ..registry import Sort
 from ..rejections import ThrottledError
 
 
@@ -65,4 +65,4 @@ class RateState:
         self.settings = settings
 
 
-RATES: Final = Names[RateState, "RateLimit"]("rate limit", RateState)
+RATES: Final = Sort[RateState, "RateLimit"]("rate limit", RateState)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ..names import Names
+from ..registry import Sort
 from .budget_state import BudgetState
 
 
 if TYPE_CHECKING:
     from ..shared.ports import SharedState
     from .budget import RetryBudget
+    from .shared_budget import SharedBudget
 
 
-def _shared(store: SharedState, key: str, settings: RetryBudget, warn: bool) -> BudgetState:
-    from .shared_budget import SHARED_BUDGETS  # imported here: most processes share nothing
+def _shared() -> Any:
+    from .shared_budget import SharedBudget  # imported here: most processes share nothing
 
-    return SHARED_BUDGETS.get(store, key, settings, warn)
+    def make(store: SharedState, key: str, settings: RetryBudget) -> SharedBudget:
+        return SharedBudget(key, settings, store)
+
+    return make
 
 
-BUDGETS: Final = Names[BudgetState, "RetryBudget"]("retry budget", BudgetState, shared=_shared)
+BUDGETS: Final = Sort[BudgetState, "RetryBudget"]("retry budget", BudgetState, shared=_shared)

@@ -8,15 +8,15 @@ time has no effect in real time.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
-from weakref import WeakValueDictionary
 
 from ...failure import Failure, ThrottledError, is_limited
-from ...locks import new_lock
 from ...transports.event_loop import running_loop
 from ...values.backoff import Backoff
 from ...world import REAL
 from ..guards import not_admitted
+from ..registry import InUse
 
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...world import World
     from ..frame import CallFrame
+    from ..registry import States
     from .value import Retry
 
 
@@ -74,17 +75,15 @@ While there is none, which is nearly always, the runners check nothing else.
 NO_PAUSE: Final = Pause("")
 """The pause of a policy without a Retry, which does not specify how long its calls would wait."""
 
-_shared: Final[WeakValueDictionary[str, Pause]] = WeakValueDictionary()
-_lock: Final = new_lock()
+_PAUSES: Final = InUse[Pause]()
 
 
-def shared_pause(key: str) -> Pause:
-    """Return the pause shared under this key; it lives as long as one user keeps it."""
-    with _lock:
-        found = _shared.get(key)
-        if found is None:
-            found = _shared[key] = Pause(key)
-        return found
+def pause_of(states: States) -> Pause:
+    """Return the pause of an owner's calls, whatever key its layers share with other owners."""
+    make = partial(Pause, states.name)
+    return states.owned(
+        "pause", partial(_PAUSES.of, states.name, make) if states.shares_pause else make
+    )
 
 
 class PauseGuard:

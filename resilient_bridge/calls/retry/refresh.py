@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
+from functools import partial
 from inspect import isawaitable
 from math import inf
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from ...failure import config_error
 from ...locks import new_lock
 from ...transports.event_loop import running_loop
 from ..frame import CURRENT, leave_context, new_frame
+from ..registry import InUse
 
 
 if TYPE_CHECKING:
@@ -69,8 +71,7 @@ class RefreshLock:
 
 
 # By the id() of the rule: equal rules count separately.
-_locks: WeakValueDictionary[int, RefreshLock] = WeakValueDictionary()
-_lock = new_lock()
+_LOCKS: Final = InUse[RefreshLock]()
 
 
 def refresh_lock(used: dict[int, RefreshLock], rule: Rule | None) -> RefreshLock:
@@ -81,9 +82,7 @@ def refresh_lock(used: dict[int, RefreshLock], rule: Rule | None) -> RefreshLock
     """
     found = used.get(id(rule))
     if found is None:
-        with _lock:  # its users keep it alive
-            found = _locks.setdefault(id(rule), RefreshLock(rule))
-        used[id(rule)] = found
+        found = used[id(rule)] = _LOCKS.of(id(rule), partial(RefreshLock, rule))
     return found
 
 

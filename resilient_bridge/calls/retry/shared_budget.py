@@ -6,9 +6,8 @@ what was allowed, so that it can decide alone when the line goes down.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..names import SharedNames
 from ..shared.waits import AwaitedAnswer, is_real_time
 from .budget_state import BudgetState
 
@@ -87,8 +86,3 @@ class SharedBudget(BudgetState):
             self.take_back(first.world.monotonic())
             if token.is_shared:
                 self._line.give_back()
-
-
-SHARED_BUDGETS: Final = SharedNames[SharedBudget, "RetryBudget"](
-    "shared retry budget", lambda store, key, settings: SharedBudget(key, settings, store)
-)
