@@ -57,7 +57,7 @@ REPLACED = {
     """                target, budget = outer.world.injected(function, binding), plan.budget
 """: """                target, budget = outer.world.injected(function, binding), plan.budget
                 if plan.thread_timeout is not None:
-                    target = run_in_thread(target, plan)
+                    target = run_in_thread(target, plan.thread_timeout, plan.name)
 """,
     """                                result = (
                                     function(*args, **kwargs) if kwargs else function(*args)

@@ -115,7 +115,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), plan.budget
                 if plan.thread_timeout is not None:
-                    target = run_in_thread(target, plan)
+                    target = run_in_thread(target, plan.thread_timeout, plan.name)
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at

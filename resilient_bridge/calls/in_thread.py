@@ -21,29 +21,28 @@ from .timeout.guard import deadline_passed, timed_out
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .plan import Plan
+    from .timeout.value import Timeout
 
 
-def run_in_thread(function: Callable[..., Any], plan: Plan) -> Callable[..., Any]:
-    """Return `function` bounded by the plan's thread timeout."""
+def run_in_thread(function: Callable[..., Any], timeout: Timeout, name: str) -> Callable[..., Any]:
+    """Return `function`, which events call `name`, bounded by this timeout."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         attempt = CURRENT.get()
-        timeout = plan.thread_timeout
-        seconds = timeout.of(attempt.number) if timeout is not None else 0.0
+        seconds = timeout.of(attempt.number)
         remaining = attempt.remaining
         is_last = remaining is not None and remaining < seconds
         if remaining is not None and is_last:
             seconds = remaining
         work = attempt.world.call_in_thread(
-            partial(copy_context().run, function, *args, **kwargs), plan.name
+            partial(copy_context().run, function, *args, **kwargs), name
         )
         try:
             if wait([work], seconds).done:
                 return work.result()
         finally:
             del work  # it holds the error that holds this frame
-        emit(events.CallLeftBehind(name=plan.name, seconds=seconds, runs_in="thread"))
+        emit(events.CallLeftBehind(name=name, seconds=seconds, runs_in="thread"))
         raise deadline_passed(attempt) if is_last else timed_out(seconds, None)
 
     return call
