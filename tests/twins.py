@@ -93,9 +93,8 @@ REPLACED = {
     "from .retry.pause import PAUSED\n": """from .results import settled
 from .retry.pause import PAUSED
 """,
-    "from .retry.refresh import refresh_lock\n": "from .retry.refresh import refresh, refresh_lock\n",
-    "from .repeats import (\n": """from .in_thread import run_in_thread
-from .repeats import (
+    "from .retry.refresh import refresh_lock\n": """from .retry.refresh import refresh, refresh_lock
+from .timeout.guard import run_in_thread
 """,
     "from ..failure.what import matches_ended\n": """from ..failure.plain import PLAIN
 from ..failure.what import matches_ended

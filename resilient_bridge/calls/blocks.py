@@ -21,8 +21,8 @@ from .evidence import leave_function
 from .finished import block_finished
 from .frame import CURRENT, CallFrame, leave_context
 from .repeats import asked_of_all, decided, exit_layers, failure_of
-from .timeout.deadline import Deadline
 from .timeout.guard import bound
+from .timeout.value import Deadline
 from .tracing import TRACING, open_scope, within
 
 

@@ -19,7 +19,6 @@ from .evidence import failure_in, keep_answer, proven
 from .fallback.ladder import chained, note_mistake, note_unreplaced, rungs_allowed, started
 from .finished import call_worked, rejected, tell_finished
 from .frame import CURRENT, ROOT, CallFrame, leave_context, outside_of
-from .in_thread import run_in_thread
 from .repeats import (
     after,
     asked_of_all,
@@ -36,6 +35,7 @@ from .repeats import (
 from .results import settled
 from .retry.pause import PAUSED
 from .retry.refresh import refresh, refresh_lock
+from .timeout.guard import run_in_thread
 from .tracing import TRACING, traced
 
 

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..values.backoff import Backoff
-from .bulkhead.value import Bulkhead
 from .layer_order import harmful, only
-from .rate_limit.value import RateLimit
+from .limits.value import Bulkhead, RateLimit
 from .retry.decision import Matcher
 from .retry.value import Retry
-from .timeout.deadline import Deadline
-from .timeout.value import Timeout
+from .timeout.value import Deadline, Timeout
 
 
 if TYPE_CHECKING:

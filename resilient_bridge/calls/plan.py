@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..failure import BridgeError
 from ..failure.what import Named
-from .bulkhead.value import Bulkhead
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
 from .frame import Planned
 from .guards import CircuitAsked, Guard
 from .layer_order import only
 from .layers import for_thread, guard_of
+from .limits.value import Bulkhead
 from .results import RESULTS
 from .retry.budgets import BUDGETS
 from .retry.decision import Matcher, asks_result, sits_out_circuits
 from .retry.pause import NO_PAUSE, PauseGuard, pause_of
 from .retry.value import Retry
-from .timeout.guard import TimeoutGuard
-from .timeout.timers import Timers
+from .timeout.guard import TimeoutGuard, Timers
 from .timeout.value import Timeout
 
 

@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from .current import request_sent as request_sent
     from .current import stream_broke as stream_broke
     from .frame import CallFrame as CallFrame
+    from .limits.state import RateState as RateState
     from .outcome import captured as captured
     from .policy import EnvironmentSource as EnvironmentSource
     from .policy import SettingsSource as SettingsSource
     from .protect import bind as bind
     from .protect import form_of as form_of
-    from .rate_limit.state import RateState as RateState
     from .registry import States as States
     from .results import ANSWERS as ANSWERS
     from .results import RESULTS as RESULTS
@@ -65,20 +65,20 @@ if TYPE_CHECKING:
     from .tracing import stop_tracing as stop_tracing
 
 _NAMES = {
+    ".binding": "Binding",
     ".breaker.state": "CircuitState",
-    ".current": "caller calls_for current_frame disprove enter_world failure_in_call frame_with_key"
-    " is_retried_around leave_call leave_world make_last never_again outside remaining"
-    " repeat_within request_sent stream_broke",
+    ".current": "caller calls_for current_frame disprove enter_world failure_in_call"
+    " frame_with_key is_retried_around leave_call leave_world make_last never_again"
+    " outside remaining repeat_within request_sent stream_broke",
     ".frame": "CallFrame",
+    ".limits.state": "RateState",
     ".outcome": "captured",
     ".policy": "EnvironmentSource SettingsSource",
-    ".rate_limit.state": "RateState",
+    ".protect": "bind form_of",
+    ".registry": "States",
     ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
     ".retry.budgets": "BUDGETS",
     ".retry.unrepeated": "tell_cut",
-    ".binding": "Binding",
-    ".protect": "bind form_of",
-    ".registry": "States",
     ".timeout.guard": "DeadlineGuard deadline_passed",
     ".timeout.stream_limits": "NO_LIMITS StreamLimits limits_of_call",
     ".tracing": "start_tracing stop_tracing",

@@ -15,7 +15,8 @@ from resilient_bridge.failure import Failure
 from resilient_bridge.telemetry import listen
 from resilient_bridge.values import Backoff
 from tests.calls.circuit_driving import in_threads
-from tests.internals.calls import BUDGETS, BULKHEADS, RATES, circuits, registry
+from tests.internals.calls import BUDGETS, BULKHEADS, RATES, registry
+from tests.internals.calls import circuit as circuits
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from ...failure import RejectedError
 from ..conditions import conditions
 from ..evidence import failure_in
 from ..guards import Guard, not_admitted
-from .verdict import verdict_of
+from .outcomes import verdict_of
 
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import attrs
 
 from ...locks import new_lock
 from ..rejections import CircuitOpenError
-from .windows import counted_by, window_for
+from .outcomes import counted_by, window_for
 
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from ...failure import Executed
 from ...transports.event_loop import running_loop
 from ...world import REAL
 from ..frame import CURRENT
-from .deadline import Deadline
 from .guard import timed_out, too_late
-from .value import Timeout
+from .value import Deadline, Timeout
 
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""The layer that waits for a permit of a bulkhead.
+"""The layers that wait for a permit of a bulkhead, or for a turn under a rate limit.
 
-Rule: an unused permit goes to the next waiter. A call that is cancelled, timed out or interrupted
-while it waits gives back its permit, also one that it was handed in the same instant.
+Rule: what is not used is given back. A call that is cancelled, timed out or interrupted while it
+waits gives back its permit, also one that it was handed in the same instant, or its turn.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...failure import RejectedError
+from ...transports.event_loop import running_loop
 from ...world.signal import Signal
 from ..frame import CURRENT, enclosing
 from ..guards import Guard, not_admitted
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
     from ..frame import CallFrame
     from ..guards import Wait
-    from .state import BulkheadState, Ticket
-    from .value import Bulkhead
+    from .state import BulkheadState, RateState, Ticket
+    from .value import Bulkhead, RateLimit
 
 
 class BulkheadGuard(Guard):
@@ -110,3 +111,51 @@ def _begin_anew() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
+
+
+class RateGuard(Guard):
+    """Takes a turn before the call. The call uses up the turn, however it ends."""
+
+    __slots__ = ("layer", "state")
+
+    may_wait = True
+    gives_back = False
+
+    def __init__(self, state: RateState, layer: RateLimit) -> None:
+        self.state = state
+        self.layer = layer
+
+    def enter(self, attempt: CallFrame) -> Wait | None:
+        patience, remaining = self.layer.max_wait, attempt.remaining
+        if remaining is not None:
+            patience = min(patience, remaining)
+        try:
+            wait = self.state.reserve(attempt.world.monotonic(), patience)
+        except RejectedError as error:
+            not_admitted(attempt, "rate_limit", self.state.key, error)
+            raise
+        return None if wait <= 0 else _TurnWait(self.state, wait, attempt)
+
+
+class _TurnWait:
+    """The wait for a turn that comes later."""
+
+    def __init__(self, state: RateState, wait: float, attempt: CallFrame) -> None:
+        self._state = state
+        self._wait = wait
+        self._attempt = attempt
+
+    def block(self) -> None:
+        try:
+            self._attempt.world.sleep(self._wait)
+        except BaseException:
+            self._state.cancel()
+            raise
+
+    async def suspend(self) -> None:
+        try:
+            running_loop("RateLimit")
+            await self._attempt.world.asleep(self._wait)
+        except BaseException:
+            self._state.cancel()
+            raise
