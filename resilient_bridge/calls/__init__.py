@@ -16,12 +16,12 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
-    from .attempt import Attempt as Attempt
-    from .attempt import current_attempt as current_attempt
     from .breaker.circuit import Circuit as Circuit
     from .breaker.circuit import circuit as circuit
     from .breaker.circuit import circuits as circuits
     from .breaker.value import Breaker as Breaker
+    from .current import Attempt as Attempt
+    from .current import current_attempt as current_attempt
     from .explanation import Explanation as Explanation
     from .fallback.value import Fallback as Fallback
     from .limits.value import Bulkhead as Bulkhead
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from .policy import Policy as Policy
     from .policy import Protected as Protected
     from .recommended import resilient as resilient
-    from .retry.budget import RetryBudget as RetryBudget
     from .retry.value import Retry as Retry
+    from .retry.value import RetryBudget as RetryBudget
     from .timeout.value import Deadline as Deadline
     from .timeout.value import Timeout as Timeout
 
 _NAMES = {
-    "attempt": "Attempt",
     "breaker.circuit": "Circuit circuit circuits",
+    "current": "Attempt",
     "explanation": "Explanation",
     "outcome": "Outcome",
     "policy": "Protected",
@@ -46,15 +46,14 @@ _NAMES = {
 
 # Listed at the top level.
 _INSIDE = {
-    "attempt": "current_attempt",
     "breaker.value": "Breaker",
+    "current": "current_attempt",
     "fallback.value": "Fallback",
     "limits.value": "Bulkhead RateLimit",
     "outcome": "capture",
     "policy": "Policy",
     "recommended": "resilient",
-    "retry.budget": "RetryBudget",
-    "retry.value": "Retry",
+    "retry.value": "Retry RetryBudget",
     "timeout.value": "Deadline Timeout",
 }
 

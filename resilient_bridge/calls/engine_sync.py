@@ -33,8 +33,7 @@ from .repeats import (
     returned,
 )
 from .results import settled
-from .retry.pause import PAUSED
-from .retry.refresh import refresh, refresh_lock
+from .retry.coordination import PAUSED, refresh, refresh_lock
 from .timeout.guard import run_in_thread
 from .tracing import TRACING, traced
 

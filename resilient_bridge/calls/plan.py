@@ -18,9 +18,8 @@ from .layer_order import only
 from .layers import for_thread, guard_of
 from .limits.value import Bulkhead
 from .results import RESULTS
-from .retry.budgets import BUDGETS
+from .retry.coordination import BUDGETS, NO_PAUSE, PauseGuard, pause_of
 from .retry.decision import Matcher, asks_result, sits_out_circuits
-from .retry.pause import NO_PAUSE, PauseGuard, pause_of
 from .retry.value import Retry
 from .timeout.guard import TimeoutGuard, Timers
 from .timeout.value import Timeout
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from .layers import HasLayers
     from .registry import States
     from .results import Reading
-    from .retry.refresh import RefreshLock
-    from .retry.shared_budget import SharedBudget
+    from .retry.coordination import RefreshLock, SharedBudget
 
 
 NO_RETRY: Final = Matcher(Retry(attempts=1))

@@ -334,7 +334,7 @@ class Policy(Layer):
 
     @property
     def compiled(self) -> dict[Any, Any]:
-        """What `call` and `attempts` have compiled, see `run.direct_calls`; an internal property."""
+        """What `call` and `attempts` have compiled, see `protect`; an internal property."""
         found = self._compiled
         if found is None:
             found = {}
@@ -440,7 +440,7 @@ class PolicyDecorator:
             runner = policy.compiled.get(kind)
             if runner is not None and states.compiled_for is policy.layers:
                 return runner(function, args, kwargs)  # type: ignore[no-any-return]
-        from .direct_calls import keep, runner_for
+        from .protect import keep, runner_for
 
         name = self.name or policy.name
         runner = runner_for(policy, states, function, name=name, idempotent=self.idempotent)

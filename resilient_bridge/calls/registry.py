@@ -229,7 +229,7 @@ class States:
         self._keys: tuple[str, ...] = ()  # of the shared states that this owner has used
         # By their sort; a state shared between processes is here while it is in use.
         self._own: dict[str, Any] = {}
-        # The layers whose numbers apply to the `call` and `attempts` of a policy; see `direct_calls`.
+        # The layers whose numbers apply to the `call` and `attempts` of a policy; see `protect`.
         self.compiled_for: tuple[Layer, ...] | None = None
 
     def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:

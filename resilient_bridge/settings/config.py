@@ -19,8 +19,7 @@ from ..calls.breaker.value import Breaker
 from ..calls.fallback.value import Fallback
 from ..calls.limits.value import Bulkhead, RateLimit
 from ..calls.policy import Policy
-from ..calls.retry.budget import RetryBudget
-from ..calls.retry.value import Retry
+from ..calls.retry.value import Retry, RetryBudget
 from ..calls.timeout.value import Deadline, Timeout
 from ..config.documents import joined
 from ..failure import Problem, config_error, config_errors
