@@ -22,6 +22,6 @@ __getattr__ = lazily(
         "retry.budget_state": "BudgetState",
         "retry.coordination": "BUDGETS PAUSED",
         "shared.ports": "CircuitAnswer CircuitView SharedState",
-        "shared.waits": "waited_for",
+        "waits": "waited_for",
     },
 )

@@ -21,7 +21,7 @@ import attrs
 from ...failure import Failure
 from ...world import REAL
 from ..rejections import CircuitOpenError
-from ..shared.waits import AwaitedAnswer, is_real_time, waited_for
+from ..waits import AnswerWait, is_real_time, waited_for
 from .guard import BreakerGuard
 from .state import CircuitState
 from .value import rules_of
@@ -313,7 +313,7 @@ class SharedBreakerGuard(BreakerGuard):
         if isinstance(found, int):
             self.admitted(attempt, found)
             return None
-        return AwaitedAnswer(found, attempt, partial(self._settle, attempt))
+        return AnswerWait(found, partial(self._settle, attempt), attempt.remaining)
 
     def _settle(self, attempt: CallFrame, answer: CircuitAnswer | None) -> None:
         now = attempt.world.monotonic()

@@ -11,10 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...failure import RejectedError
-from ...transports.event_loop import running_loop
-from ...world.signal import Signal
 from ..frame import CURRENT, enclosing
 from ..guards import Guard, not_admitted
+from ..waits import SignalWait, Sleeps
 from .state import MADE
 
 
@@ -52,48 +51,33 @@ class BulkheadGuard(Guard):
         return error
 
 
-class _QueueSlot:
+class _QueueSlot(SignalWait):
     """A waiter in the queue of a bulkhead."""
+
+    __slots__ = ("_attempt", "_state", "_ticket")
 
     def __init__(self, state: BulkheadState, layer: Bulkhead, attempt: CallFrame) -> None:
         self._state = state
         self._attempt = attempt
         bounds = [bound for bound in (layer.max_wait, attempt.remaining) if bound is not None]
-        self._patience = min(bounds) if bounds else None
+        super().__init__("Bulkhead", attempt.world, min(bounds) if bounds else None)
 
-    def block(self) -> None:
-        signal = Signal()
-        ticket = self._join(signal.set)
+    def begin(self, wake: Callable[[], bool]) -> None:
         try:
-            signal.wait(self._patience)
-        except BaseException:
-            self._state.leave(ticket)
-            raise
-        self._settle(ticket)
-
-    async def suspend(self) -> None:
-        signal = Signal()
-        ticket = self._join(signal.set)
-        try:
-            await signal.suspend(self._attempt.world, self._patience)
-        except BaseException:
-            self._state.leave(ticket)
-            raise
-        self._settle(ticket)
-
-    def _join(self, wake: Callable[[], object]) -> Ticket:
-        try:
-            return self._state.join(wake)
+            self._ticket: Ticket = self._state.join(wake)
         except RejectedError as error:
             not_admitted(self._attempt, "bulkhead", self._state.key, error)
             raise
 
-    def _settle(self, ticket: Ticket) -> None:
-        if self._state.is_served(ticket):
+    def give_back(self) -> None:
+        self._state.leave(self._ticket)
+
+    def settle(self) -> None:
+        if self._state.is_served(self._ticket):
             self._attempt.slot = self._state
             return
-        self._state.leave(ticket)
-        error = self._state.rejection(self._patience)
+        self._state.leave(self._ticket)
+        error = self._state.rejection(self.patience)
         not_admitted(self._attempt, "bulkhead", self._state.key, error)
         raise error
 
@@ -134,28 +118,6 @@ class RateGuard(Guard):
         except RejectedError as error:
             not_admitted(attempt, "rate_limit", self.state.key, error)
             raise
-        return None if wait <= 0 else _TurnWait(self.state, wait, attempt)
-
-
-class _TurnWait:
-    """The wait for a turn that comes later."""
-
-    def __init__(self, state: RateState, wait: float, attempt: CallFrame) -> None:
-        self._state = state
-        self._wait = wait
-        self._attempt = attempt
-
-    def block(self) -> None:
-        try:
-            self._attempt.world.sleep(self._wait)
-        except BaseException:
-            self._state.cancel()
-            raise
-
-    async def suspend(self) -> None:
-        try:
-            running_loop("RateLimit")
-            await self._attempt.world.asleep(self._wait)
-        except BaseException:
-            self._state.cancel()
-            raise
+        if wait <= 0:
+            return None
+        return Sleeps("RateLimit", attempt.world, (wait,), self.state.cancel)

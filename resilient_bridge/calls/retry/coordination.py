@@ -35,7 +35,7 @@ from ...world import REAL
 from ..frame import CURRENT, leave_context, new_frame
 from ..guards import not_admitted
 from ..registry import InUse, Sort
-from ..shared.waits import AwaitedAnswer, is_real_time
+from ..waits import AnswerWait, Sleeps, is_real_time
 from .budget_state import BudgetState
 
 
@@ -121,7 +121,7 @@ class SharedBudget(BudgetState):
         def settle(answer: bool | None) -> None:
             first.token = self.settle(answer, frame.world.monotonic())
 
-        return AwaitedAnswer(found, frame, settle)
+        return AnswerWait(found, settle, frame.remaining)
 
     def settle_up(self, first: CallFrame) -> None:
         """Give back the repeat that the decision did not use, if there is one."""
@@ -203,10 +203,12 @@ class PauseGuard:
         self.pause = pause
         self._retry = retry
 
-    def enter(self, attempt: CallFrame) -> _PauseWait | None:
-        return None if self.pause.to_go(attempt.world) <= 0 else _PauseWait(self, attempt)
+    def enter(self, attempt: CallFrame) -> Wait | None:
+        if self.pause.to_go(attempt.world) <= 0:
+            return None
+        return Sleeps("Retry", attempt.world, self._waits(attempt))
 
-    def waits(self, attempt: CallFrame) -> Generator[float, None, None]:
+    def _waits(self, attempt: CallFrame) -> Generator[float, None, None]:
         """Yield the seconds to wait until no pause is left. Raises ThrottledError.
 
         Another call may start or extend a pause in the meantime.
@@ -229,25 +231,6 @@ class PauseGuard:
         error = ThrottledError(Failure.of("SYS_THROTTLED", text, retry_after=wanted))
         not_admitted(attempt, "rate_limit", self.pause.key, error)
         return error
-
-
-class _PauseWait:
-    """The wait of one attempt."""
-
-    __slots__ = ("_attempt", "_guard")
-
-    def __init__(self, guard: PauseGuard, attempt: CallFrame) -> None:
-        self._guard = guard
-        self._attempt = attempt
-
-    def block(self) -> None:
-        for seconds in self._guard.waits(self._attempt):
-            self._attempt.world.sleep(seconds)
-
-    async def suspend(self) -> None:
-        for seconds in self._guard.waits(self._attempt):
-            running_loop("Retry")
-            await self._attempt.world.asleep(seconds)
 
 
 # ---- a refresh -----------------------------------------------------------------------------------
