@@ -75,9 +75,9 @@ class Sort(InUse[S], Generic[S, V]):
         make: Callable[[str, V], S],
         worth: Callable[[S], int] = lambda _: 0,
         *,
-        shared: Callable[[], Callable[[SharedState, str, V], S]] | None = None,
+        shared: Callable[[SharedState, str, V], S] | None = None,
     ) -> None:
-        """`shared` returns what makes a state that processes share; it may import it."""
+        """`shared` makes a state that processes share."""
         super().__init__()
         self.name = name
         self.is_shareable = shared is not None
@@ -122,7 +122,7 @@ class Sort(InUse[S], Generic[S, V]):
 
         There is one for all users here, so that they share one line to the store.
         """
-        make = cast("Any", self._shared)()
+        make = cast("Any", self._shared)
         # By the store's id, not its value: the state found holds the store, so that no other object
         # can have its id.
         state = self.of((id(store), key), lambda: make(store, key, value))

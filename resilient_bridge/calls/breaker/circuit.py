@@ -21,7 +21,6 @@ from ...failure.teaching import TeachesNames, taught
 from ...telemetry import emit
 from ...world import current_world
 from ..registry import IN_FORCE, Sort
-from .outcomes import verdict_of
 from .state import CircuitState
 from .value import Breaker
 
@@ -81,13 +80,10 @@ def _worth(circuit: CircuitState) -> int:
     return 2 if over else IN_FORCE
 
 
-def _shared() -> Any:
+def _shared(store: SharedState, key: str, settings: Breaker) -> SharedCircuit:
     from .shared_circuit import SharedCircuit  # imported here: most processes share nothing
 
-    def make(store: SharedState, key: str, settings: Breaker) -> SharedCircuit:
-        return SharedCircuit(key, settings, _chance, _tell, store)
-
-    return make
+    return SharedCircuit(key, settings, _chance, _tell, store)
 
 
 CIRCUITS: Final = Sort[CircuitState, Breaker]("circuit", _new_circuit, _worth, shared=_shared)
@@ -240,20 +236,15 @@ class _Block:
         state.began(self)
 
     def end(self, error: BaseException | None, now: float) -> None:
-        state, permit, seconds = self._state, self.permit, now - self.started
+        state, permit = self._state, self.permit
         if state.is_counted(self):
             return
         if error is None:
-            state.succeeded(permit, now, seconds)
+            state.succeeded(permit, now, now - self.started)
             return
         failure = None if issubclass(type(error), RejectedError) else failure_or_none(error)
-        verdict = (
-            "neutral" if failure is None else verdict_of(failure, state.settings, _own_class(error))
-        )
-        if verdict == "neutral":
-            state.released(permit, now, seconds)
-        else:
-            state.failed(permit, now, seconds, critical=verdict == "critical", because=failure)
+        named = () if failure is None else _own_class(error)
+        state.ended(permit, self, now, failure, state.settings, named)
 
 
 _MISTAKES: Final = (

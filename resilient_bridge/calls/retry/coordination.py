@@ -54,11 +54,8 @@ if TYPE_CHECKING:
 # ---- a budget ------------------------------------------------------------------------------------
 
 
-def _shared() -> Any:
-    def make(store: SharedState, key: str, settings: RetryBudget) -> SharedBudget:
-        return SharedBudget(key, settings, store)
-
-    return make
+def _shared(store: SharedState, key: str, settings: RetryBudget) -> SharedBudget:
+    return SharedBudget(key, settings, store)
 
 
 BUDGETS: Final = Sort[BudgetState, "RetryBudget"]("retry budget", BudgetState, shared=_shared)
