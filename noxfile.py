@@ -80,6 +80,7 @@ def real(session: nox.Session) -> None:
 REAL_SAMPLE = [  # real sockets, processes and seconds: what an event loop does differently shows here
     *(
         "tests/transports",
+        "tests/adapters/processes",
         "tests/journeys",
         "tests/testing",
         "tests/adapters/test_link_websockets.py",
@@ -139,6 +140,7 @@ PYTHONS_SAMPLE = [
         "tests/failure",
         "tests/protocol",
         "tests/transports",
+        "tests/adapters/processes",
     ),
     *(
         "tests/config",
@@ -212,7 +214,7 @@ WINDOWS_SAMPLE = [
     *(
         "tests/platforms/test_windows_stand_in.py",
         "tests/journeys",
-        "tests/transports/test_lines.py",
+        "tests/adapters/processes/test_lines.py",
     ),
     *(
         f"tests/transports/test_{name}.py"
@@ -572,6 +574,7 @@ LOWEST = [  # what a release of a library that we stand on could break; not the 
 LOWEST_REAL = [
     *(
         "tests/transports",
+        "tests/adapters/processes",
         "tests/adapters/test_link_credentials.py",
         "tests/adapters/test_link_websockets.py",
     ),

@@ -49,6 +49,7 @@ GOALS = {
     "send to ack": (70, 12),
     "socket to async for": (28, 8),
     "tools/call through the sidecar": (130, 12),
+    "tools/call through the sidecar, HTTP": (160, 15),
     "toolbox.call": (60, 12),
     "a workflow phase with one call": (700, 20),
 }
@@ -271,54 +272,77 @@ async def workflow_phase() -> Count:
     return smallest(counts[1:])
 
 
-async def sidecar() -> Count:
-    """A client that writes lines by hand, the sidecar, and the small server of the benchmarks."""
-    found = await asyncio.to_thread(_in_a_process)
+async def sidecar(*options: str) -> Count:
+    """A client written by hand, the sidecar in a process of its own, and the small server of the benchmarks."""
+    found = await asyncio.to_thread(_in_a_process, options)
     count = Count()
     count.modules = {name: each for name, calls in found.items() if (each := round(calls / TOGETHER))}  # fmt: skip
     return count
 
 
-def _in_a_process() -> dict[str, int]:
+def _in_a_process(options: tuple[str, ...]) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "names").write_text("echo")
+        into = Path(folder, "counted")
         server = [sys.executable, str(HERE / "_mcp_server.py"), folder]
-        environment = os.environ | {"JOURNEYS_INTO": f"{folder}/counted"}
-        process = subprocess.Popen(
-            [sys.executable, __file__, "--inside", "mcp", "--quiet", "--", *server],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
-        )  # fmt: skip
-        with process:
-            return _through(process, Path(folder, "counted"))
+        with subprocess.Popen(
+            [sys.executable, __file__, "--inside", "mcp", *options, "--", *server],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"JOURNEYS_INTO": str(into)},
+        ) as process:  # fmt: skip
+            ask = _by_http(process) if options else _by_lines(process)
+            try:
+                return _counted_by(process, ask, into)
+            finally:
+                process.terminate()
 
 
-def _through(process: subprocess.Popen[bytes], counted: Path) -> dict[str, int]:
-    assert process.stdin is not None
-    assert process.stdout is not None
+Ask = Callable[[dict[str, Any]], None]
 
-    def ask(number: int, method: str, params: dict[str, Any]) -> None:
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+def _by_lines(process: subprocess.Popen[bytes]) -> Ask:
+    """Return what writes a message and reads up to its answer."""
+
+    def ask(message: dict[str, Any]) -> None:
         process.stdin.write(json.dumps(message).encode() + b"\n")
         process.stdin.flush()
-        while json.loads(process.stdout.readline()).get("id") != number:
+        while "id" in message and json.loads(process.stdout.readline()).get("id") != message["id"]:
             pass
 
+    return ask
+
+
+def _by_http(process: subprocess.Popen[bytes]) -> Ask:
+    """Return what posts a message and reads its answer, on one connection that is kept."""
+    url = next(line.split()[-1].decode() for line in process.stderr if b"serving at" in line)
+    client = httpx.Client(headers={"Accept": "application/json, text/event-stream"}, timeout=20)
+
+    def ask(message: dict[str, Any]) -> None:
+        answer = client.post(url, json=message)
+        answer.raise_for_status()
+        if session := answer.headers.get("mcp-session-id"):
+            client.headers["mcp-session-id"] = session
+
+    return ask
+
+
+def _counted_by(process: subprocess.Popen[bytes], ask: Ask, into: Path) -> dict[str, int]:
+    """Call the tool until it is warm, then so often as is counted."""
     opened = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "0"}}  # fmt: skip
-    ask(1, "initialize", opened)
-    process.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+    ask({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": opened})
+    ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    call = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "echo", "arguments": {}}}
     for number in range(2, 7):
-        ask(number, "tools/call", {"name": "echo", "arguments": {}})
+        ask(call | {"id": number})
     time.sleep(0.1)  # whatever follows an answer
     process.send_signal(signal.SIGUSR1)
-    _appeared(counted)
+    _appeared(into)
     for number in range(7, 7 + TOGETHER):
-        ask(number, "tools/call", {"name": "echo", "arguments": {}})
+        ask(call | {"id": number})
     time.sleep(0.05)
-    counted.unlink()
+    into.unlink()
     process.send_signal(signal.SIGUSR1)
-    _appeared(counted)
-    process.stdin.close()
-    found: dict[str, int] = json.loads(counted.read_text())
+    _appeared(into)
+    found: dict[str, int] = json.loads(into.read_text())
     return found
 
 
@@ -357,6 +381,7 @@ JOURNEYS: dict[str, Callable[[], Any]] = {
     "send to ack": send_to_ack,
     "socket to async for": socket_to_async_for,
     "tools/call through the sidecar": sidecar,
+    "tools/call through the sidecar, HTTP": lambda: sidecar("--http", "127.0.0.1:0", "--no-token"),
     "toolbox.call": toolbox_call,
     "a workflow phase with one call": workflow_phase,
 }

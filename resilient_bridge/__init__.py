@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .calls import Bulkhead as Bulkhead
     from .calls import Deadline as Deadline
     from .calls import Fallback as Fallback
+    from .calls import Layer as Layer
     from .calls import Policy as Policy
     from .calls import RateLimit as RateLimit
     from .calls import Retry as Retry
@@ -72,7 +73,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "adapters": "HTTPAdapter HTTPMiddleware HTTPTransport reconnecting wrap",
     "calls": (
-        "Breaker Bulkhead capture current_attempt Deadline Fallback Policy RateLimit "
+        "Breaker Bulkhead capture current_attempt Deadline Fallback Layer Policy RateLimit "
         "resilient Retry RetryBudget Timeout"
     ),
     "client": "BridgeClient",

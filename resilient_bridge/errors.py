@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from .failure.exceptions import StoreError as StoreError
     from .failure.exceptions import ThrottledError as ThrottledError
     from .failure.failure import Failure as Failure
-    from .failure.taxonomy import Category as Category
-    from .failure.taxonomy import Executed as Executed
-    from .failure.taxonomy import Kind as Kind
-    from .failure.taxonomy import Severity as Severity
+    from .failure.vocabulary import Category as Category
+    from .failure.vocabulary import Executed as Executed
+    from .failure.vocabulary import Kind as Kind
+    from .failure.vocabulary import Severity as Severity
 
 _NAMES = {
     ".failure.exceptions": (
         "ArgumentError AttemptTimeoutError AuthError BulkheadFullError ContextOverflowError InboxFullError NotConnectedError NotDeliveredError OutboxFullError PositionGoneError Problem ProtocolError RejectedError SessionError SpendLimitError StoreError ThrottledError"
     ),
-    ".failure.taxonomy": "Executed Severity",
+    ".failure.vocabulary": "Executed Severity",
 }
 
 # Listed at the top level; an `except rb.errors.…` finds them here, too.
@@ -50,7 +50,7 @@ _INSIDE = {
         "BridgeError CircuitOpenError ConfigError DeadlineExceededError NotExecutedError OutcomeUnknownError"
     ),
     ".failure.failure": "Failure",
-    ".failure.taxonomy": "Category Kind",
+    ".failure.vocabulary": "Category Kind",
 }
 
 

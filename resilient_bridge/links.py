@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from .adapters.arguments import Call as Call
     from .adapters.links.link_supervisor import LinkHealth as LinkHealth
     from .adapters.links.reconnecting import Reconnecting as Reconnecting
-    from .adapters.processes.child_process import stdio as stdio
     from .adapters.processes.peer import Peer as Peer
+    from .adapters.processes.stdio import stdio as stdio
     from .adapters.sse import EventSource as EventSource
     from .protocol.server_sent import ServerSentEvent as ServerSentEvent
 
@@ -20,7 +20,7 @@ _NAMES = {
     ".adapters.arguments": "Call",
     ".adapters.links.link_supervisor": "LinkHealth",
     ".adapters.links.reconnecting": "Reconnecting",
-    ".adapters.processes.child_process": "stdio",
+    ".adapters.processes.stdio": "stdio",
     ".adapters.processes.peer": "Peer",
     ".adapters.sse": "EventSource",
     ".protocol.server_sent": "ServerSentEvent",

@@ -1,9 +1,10 @@
 """Everything in docs/ that the package prints: `python -m tests.pages` renews all of it, `--check` says what is not renewed.
 
 Rule: one row of `PAGES` for each file, with a function from its text as it stands to its text as the package prints it now. Most
-functions ignore the text and print the whole page; the others renew a part: the defaults in a table, what a command prints.
-tests/test_pages.py checks all of them. Words on the command line choose the files with one of them in their path. Pictures and
-tables with the numbers of one run (`RUNS`) are made anew only when they are named.
+functions ignore the text and print the whole page; the others renew a part: the defaults in a table, the classes of a library, what a command prints.
+tests/test_pages.py checks all of them. Words on the command line choose the files with one of them in their path.
+What has the numbers of one run is made anew only when it is asked for: `python -m tests.pages --run Dialects` makes the run, which
+takes minutes, and writes its rows into their table; `RUNS` has all names. The date below a table is changed by hand.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import logging
 import re
 import shlex
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -26,7 +29,7 @@ from resilient_bridge import cli
 from tests.internals.values import shown
 from website import outage, pictures
 
-from . import reference, reference_presets, requirements
+from . import reference, reference_failures, reference_presets, requirements
 
 
 ROOT: Final = Path(__file__).parents[1]
@@ -81,12 +84,26 @@ def commands(text: str) -> str:
     return _COMMAND.sub(renewed, text)
 
 
+def mistakes(text: str) -> str:
+    """Renew what `check` says of a file with two mistakes."""
+    printed = StringIO()
+    with tempfile.TemporaryDirectory() as folder, redirect_stderr(printed):
+        file = Path(folder, "resilience.toml")
+        file.write_text('\n\n[reconnect]\ngrace = "soon"\non_exhausted = "suspent"\n')
+        assert cli.main(["check", str(file)]) == 1
+    head = "```text\nConfiguration errors:\n"
+    before, _, after = text.partition(head)
+    return f"{before}```text\n{printed.getvalue()}```{after.partition('```')[2]}"
+
+
 def _whole(page: Callable[[], str]) -> Callable[[str], str]:
     return lambda _: page()
 
 
 PAGES: Final[Mapping[str, Callable[[str], str]]] = {
     **{f"docs/reference/{name}.md": _whole(page) for name, page in reference.PAGES.items()},
+    "docs/reference/severity.md": reference_failures.severities,
+    "docs/reference/understood.md": reference_failures.classes,
     "docs/reference/promises.md": _whole(requirements.page),
     **{
         f"docs/presets/{name}.md": _whole(partial(reference_presets.preset_page, name))
@@ -95,10 +112,49 @@ PAGES: Final[Mapping[str, Callable[[str], str]]] = {
     **{f"docs/strategies/{name}.md": partial(defaults, of=of) for name, of in STRATEGIES.items()},
     "docs/how-to/look-at-a-schedule.md": commands,
     "docs/how-to/explain-an-error.md": commands,
+    "docs/how-to/configure-from-a-file.md": mistakes,
     "docs/images/outage.svg": _whole(lambda: outage.picture(outage.run_of())),
 }
-RUNS: Final[Mapping[str, Callable[[], object]]] = {"docs/images/demo.svg": pictures.main}
-"""What has the numbers of one run, and the function that makes a run and writes the file."""
+EVIDENCE: Final = ROOT / "docs/reference/evidence.md"
+_OF_EVIDENCE: Final[Mapping[str, str]] = {
+    "Evidence: measured under injected faults": "tests.campaigns",
+    "Dialects": "tests.bridges.dialects",
+    "The MCP sidecar": "tests.adapters.sidecar.struck",
+    "Behind proxies": "tests.campaigns.away",
+    "Sends in doubt": "tests.bridges.kills",
+}
+"""The headings of evidence.md with a table of one run, and the module that prints its rows."""
+
+
+def with_rows(text: str, heading: str, output: str) -> str:
+    """Return the page with these rows in the first table below a heading."""
+    rows = [line for line in output.splitlines() if line.startswith("| ")]
+    if "|---" in output:  # behind a head of its own
+        rows = rows[1:]
+    start = re.search(rf"^##? {re.escape(heading)}\n", text, re.MULTILINE)
+    assert start is not None, heading
+    assert rows, output
+    table = re.compile(r"(^\|(?:---\|)+\n)(?:\|.*\n)+", re.MULTILINE)
+    part = table.sub(lambda found: found[1] + "\n".join(rows) + "\n", text[start.end() :], count=1)
+    return text[: start.end()] + part
+
+
+def _run(heading: str, module: str) -> None:
+    command = [sys.executable, "-m", module]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    EVIDENCE.write_text(with_rows(EVIDENCE.read_text("utf-8"), heading, done.stdout), "utf-8")
+
+
+def _compare() -> None:
+    subprocess.run([sys.executable, "bench/comparison.py", "--page"], cwd=ROOT, check=True)
+
+
+RUNS: Final[Mapping[str, Callable[[], None]]] = {
+    "demo": pictures.main,
+    "comparison": _compare,
+    **{heading: partial(_run, heading, module) for heading, module in _OF_EVIDENCE.items()},
+}
+"""What has the numbers of one run, and the function that makes the run and writes them."""
 
 
 def printed(name: str) -> tuple[str, str]:
@@ -110,7 +166,11 @@ def printed(name: str) -> tuple[str, str]:
 
 def main(*words: str) -> int:
     """Renew the files and print their names, or with `--check` print those to renew; then 1 if there are some."""
-    is_check, wanted = "--check" in words, [word for word in words if word != "--check"]
+    is_check, wanted = "--check" in words, [word for word in words if word[:2] != "--"]
+    if "--run" in words:
+        for word in wanted:
+            RUNS[word]()
+        return 0
     old = 0
     for name in PAGES:
         if wanted and not any(word in name for word in wanted):
@@ -121,10 +181,6 @@ def main(*words: str) -> int:
             sys.stdout.write(f"{name}\n")
             if not is_check:
                 (ROOT / name).write_text(now, "utf-8")
-    for name, run in RUNS.items():
-        if not is_check and any(word in name for word in wanted):
-            run()
-            sys.stdout.write(f"{name}\n")
     return 1 if is_check and old else 0
 
 

@@ -75,7 +75,7 @@ SHOWN = (
     "cli/mcp",
     "cli/options",
     "failure/redaction",
-    "transports/process",
+    "adapters/processes/child",
     "adapters/sidecar/event_log",
     "adapters/sidecar/sessions",
 )
@@ -279,9 +279,15 @@ def test_p9_what_reads_failures_and_mistakes_is_loaded_by_the_first_one():
     first = "from resilient_bridge import BridgeClient; BridgeClient('wss://bridge.example/ws')"
     late = (
         "failure.bodies",
-        "failure.sentences",
-        "failure.mistakes",
+        "failure.closes",
+        "failure.finding",
         "failure.foreign_words",
+        "failure.lookup",
+        "failure.mistakes",
+        "failure.payloads",
+        "failure.retry_after",
+        "failure.rpc",
+        "failure.sentences",
     )
     code = f"import sys\n{first}\nprint(*sys.modules, sep='\\n')"
     loaded = subprocess.run(

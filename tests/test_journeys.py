@@ -23,6 +23,7 @@ CEILINGS = {
     "send to ack": (112, 28),
     "socket to async for": (45, 14),
     "tools/call through the sidecar": (210, 22),
+    "tools/call through the sidecar, HTTP": (264, 28),
     "toolbox.call": (68, 18),
     "a workflow phase with one call": (2_087, 49),
 }

@@ -289,7 +289,7 @@ def test_c04_a_lock_is_dropped_with_its_state():
 
 OTHERS = {
     "stores/redis_state/exchange.py": "has hooks of its own: its thread has to be stopped at a fork",
-    "transports/standard_streams.py": "a child may not use the streams: its guard refuses",
+    "adapters/processes/standard_streams.py": "a child may not use the streams: its guard refuses",
 }
 
 

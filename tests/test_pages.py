@@ -6,7 +6,18 @@ import re
 
 import pytest
 
-from .pages import PAGES, ROOT, STRATEGIES, commands, defaults, main, printed
+from .pages import (
+    EVIDENCE,
+    PAGES,
+    ROOT,
+    RUNS,
+    STRATEGIES,
+    commands,
+    defaults,
+    main,
+    printed,
+    with_rows,
+)
 
 
 @pytest.mark.requirement("X11")
@@ -32,6 +43,21 @@ def test_what_a_command_prints_is_renewed(name):
     calls, old = re.subn(r"\n```\n\n```text\n", r"\g<0>another line\n", text)[::-1]
     assert calls >= 2
     assert commands(old) == text
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if name not in {"demo", "comparison"}])
+def test_the_rows_of_a_run_stand_in_their_table(name):
+    """Below the heading of that name, with the head that the page has; the rest of the page stays."""
+    text = EVIDENCE.read_text()
+    output = "| a | b |\n|---|---|\n| first | 1 |\n| second | 2 |\n\n3 calls\n"
+    now = with_rows(text, name, output)
+    assert re.search(
+        rf"^##? {name}\n(?:(?!\n#).)*?\n\|(---\|)+\n\| first \| 1 \|\n\| second \| 2 \|\n\n",
+        now,
+        re.MULTILINE | re.DOTALL,
+    )
+    assert set(now.splitlines()) - set(text.splitlines()) == {"| first | 1 |", "| second | 2 |"}
+    assert with_rows(now, name, "| first | 1 |\n| second | 2 |\n") == now
 
 
 def test_check_names_what_is_to_be_renewed(monkeypatch, capsys):

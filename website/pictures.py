@@ -1,4 +1,4 @@
-"""Draws a run of `resilient-bridge demo` as a terminal in SVG: `python -m tests.pages demo` writes docs/images/demo.svg.
+"""Draws a run of `resilient-bridge demo` as a terminal in SVG: `python -m tests.pages --run demo` writes docs/images/demo.svg.
 
 Rule: the text is what the program printed; only lines that are too long are wrapped, as on a terminal of 80 columns.
 """

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .links.link_supervisor import LinkHealth as LinkHealth
     from .links.reconnecting import Reconnecting as Reconnecting
     from .links.reconnecting import reconnecting as reconnecting
-    from .processes.child_process import stdio as stdio
     from .processes.peer import Peer as Peer
+    from .processes.stdio import stdio as stdio
     from .sdk.clients import wrap as wrap
     from .sidecar.options import Sidecar as Sidecar
     from .sidecar.serving import run_sidecar as run_sidecar
@@ -38,7 +38,7 @@ _NAMES = {
     "sidecar.options": "Sidecar",
     "sidecar.serving": "run_sidecar serve_sidecar",
     "sse": "EventSource",
-    "processes.child_process": "stdio",
+    "processes.stdio": "stdio",
     "processes.peer": "Peer",
 }
 

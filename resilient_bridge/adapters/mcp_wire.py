@@ -19,8 +19,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from ..failure import Executed, classify, mapping_of, text_of
-from ..failure.mcp_sessions import is_session_unknown
-from ..failure.proxies import is_server_away
+from ..failure.rpc import is_session_unknown
+from ..failure.statuses import is_server_away
 from .sdk_errors import package_of
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 import attrs
 
 from .. import events
+from ..config.strict_json import decoder, is_deeper
 from ..failure import Failure, ProtocolError, config_error, redact
 from ..protocol.messages import parse_timestamp
-from ..protocol.strict_json import decoder, is_deeper
 from ..telemetry import emit
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .current import current_attempt as current_attempt
     from .explanation import Explanation as Explanation
     from .fallback.value import Fallback as Fallback
+    from .layer import Layer as Layer
     from .limits.value import Bulkhead as Bulkhead
     from .limits.value import RateLimit as RateLimit
     from .outcome import Outcome as Outcome
@@ -49,6 +50,7 @@ _INSIDE = {
     "breaker.value": "Breaker",
     "current": "current_attempt",
     "fallback.value": "Fallback",
+    "layer": "Layer",
     "limits.value": "Bulkhead RateLimit",
     "outcome": "capture",
     "policy": "Policy",

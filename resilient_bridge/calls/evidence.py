@@ -12,7 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..failure import OWN_LAYER, OWN_WORDS, Executed, Record, attach, number_in, record_of, unproven
+from ..failure import (
+    OWN_LAYER,
+    OWN_WORDS,
+    Executed,
+    Record,
+    attach,
+    changed,
+    number_in,
+    record_of,
+    unproven,
+)
 from ..failure.lookup import raw_failure
 from .frame import ROOT, inside_of, mark_around
 
@@ -45,7 +55,10 @@ def proven(
     plan: Planned, attempt: CallFrame, failure: Failure, error: BaseException | None
 ) -> Failure:
     """Return the failure of an attempt, with a proof if one holds; without one it may have run."""
-    if failure.executed is not Executed.NO or attempt.is_rejected:
+    if attempt.is_rejected:  # the function was not called, whatever error a layer raised
+        refused = failure.executed is Executed.NO or attempt.is_called
+        return failure if refused else changed(failure, executed=Executed.NO, proof=OWN_LAYER)
+    if failure.executed is not Executed.NO:
         return failure
     # A request that our own layer refused is not the request that was sent.
     is_of_the_request = attempt.requests == 0 or (

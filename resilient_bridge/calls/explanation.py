@@ -13,7 +13,6 @@ import attrs
 
 from ..values.backoff import Backoff
 from .layer_order import harmful, only
-from .limits.value import Bulkhead, RateLimit
 from .retry.decision import Matcher
 from .retry.value import Retry
 from .timeout.value import Deadline, Timeout
@@ -83,17 +82,8 @@ def _seconds(layers: tuple[Layer, ...]) -> float:
     if timeout is None or math.isinf(calls):
         return bound
     running: float = sum(timeout.of(number) for number in range(1, int(calls) + 1))
-    running += calls * _queue_seconds(layers)
+    running += calls * sum([layer.worst_wait for layer in layers])
     return min(bound, running + (0.0 if retry is None else _waits(retry, int(calls) - 1)))
-
-
-def _queue_seconds(layers: tuple[Layer, ...]) -> float:
-    """Return how long an attempt may wait for a permit or a turn."""
-    bulkhead, limit = only(layers, Bulkhead), only(layers, RateLimit)
-    longest = 0.0 if limit is None else limit.max_wait
-    if bulkhead is None or bulkhead.queue == 0:
-        return longest
-    return math.inf if bulkhead.max_wait is None else longest + bulkhead.max_wait
 
 
 def _waits(retry: Retry, repeats: int) -> float:

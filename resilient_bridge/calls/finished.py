@@ -6,7 +6,7 @@ before they call it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from .. import events
 from ..failure import RejectedError, failure_or_none
@@ -91,7 +91,7 @@ def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
 
 def rejected(
     name: str,
-    by: Literal["circuit", "bulkhead", "rate_limit", "budget"],
+    by: str,
     key: str,
     failure: Failure,
 ) -> None:

@@ -96,6 +96,7 @@ class CallFrame:
     before_of: Rule | None = None  # the rule whose `before` runs in this frame
     # on the first attempt: the `Repeats` of this call, once an attempt has failed
     run: Any = None
+    own: Any = None  # by the guard of a user's layer that let it in: the view it was shown
     scope: Any = None  # the scope of a call that is traced; on the first one
     waited: float = 0.0  # seconds between attempts; on the first one
     fell_back: bool = False  # a rung of the Fallback has answered; on the first attempt

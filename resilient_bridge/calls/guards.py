@@ -8,7 +8,7 @@ loop carries it out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..telemetry.hub import HUB
 from .finished import rejected
@@ -109,7 +109,7 @@ class Guard:
 
 def not_admitted(
     attempt: CallFrame,
-    by: Literal["circuit", "bulkhead", "rate_limit"],
+    by: str,
     key: str,
     error: RejectedError,
 ) -> None:

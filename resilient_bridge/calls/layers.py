@@ -1,8 +1,8 @@
-"""The guard for each layer of a policy; the only module that knows every strategy by name."""
+"""The table of strategies: what makes the guard of each layer. A new one has a row here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from ..values.fields import refuse
 from .breaker.circuit import CIRCUITS
@@ -16,6 +16,8 @@ from .timeout.value import Deadline, Timeout
 
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .breaker.shared_circuit import SharedCircuit
     from .breaker.state import CircuitState
     from .frame import Form
@@ -33,35 +35,55 @@ if TYPE_CHECKING:
         def state(self) -> SharedState | None: ...
 
 
-def guard_of(
-    layer: Layer, policy: HasLayers, states: States, form: Form, named: tuple[object, ...]
-) -> Guard:
-    """Return the guard of a layer.
+class Compiled(NamedTuple):
+    """What a layer needs to make its guard: the policy that is compiled, the owner of its state, the form of the function.
 
     `named`: the exception classes that the Retry beside it names.
     """
-    if isinstance(layer, Breaker):
-        circuit = states.state(CIRCUITS, layer, policy.state)
-        if circuit.is_shared:
-            # imported here: most processes share nothing
-            from .breaker.shared_circuit import SharedBreakerGuard
 
-            return SharedBreakerGuard(cast("SharedCircuit", circuit), layer, named)
-        return BreakerGuard(circuit, layer, named)
-    if isinstance(layer, Bulkhead):
-        return BulkheadGuard(states.state(BULKHEADS, layer), layer)
-    if isinstance(layer, RateLimit):
-        return RateGuard(states.state(RATES, layer), layer)
-    if isinstance(layer, Timeout):
-        return TimeoutGuard(layer)
-    if isinstance(layer, Deadline):
-        if form == "async_block":
-            return BlockDeadlineGuard(layer.seconds)
-        if form.startswith("async"):
-            return DeadlineGuard(layer.seconds)
-        return SyncDeadlineGuard(layer.seconds, is_bound=form == "block")
-    message = f"no guard for {layer!r}"
-    raise TypeError(message)
+    policy: HasLayers
+    states: States
+    form: Form
+    named: tuple[object, ...]
+
+
+def _breaker(layer: Breaker, compiled: Compiled) -> Guard:
+    circuit = compiled.states.state(CIRCUITS, layer, compiled.policy.state)
+    if circuit.is_shared:
+        # imported here: most processes share nothing
+        from .breaker.shared_circuit import SharedBreakerGuard
+
+        return SharedBreakerGuard(cast("SharedCircuit", circuit), layer, compiled.named)
+    return BreakerGuard(circuit, layer, compiled.named)
+
+
+def _deadline(layer: Deadline, compiled: Compiled) -> Guard:
+    if compiled.form == "async_block":
+        return BlockDeadlineGuard(layer.seconds)
+    if compiled.form.startswith("async"):
+        return DeadlineGuard(layer.seconds)
+    return SyncDeadlineGuard(layer.seconds, is_bound=compiled.form == "block")
+
+
+GUARDS: Final[dict[type[Layer], Callable[[Any, Compiled], Guard]]] = {
+    Bulkhead: lambda layer, compiled: BulkheadGuard(compiled.states.state(BULKHEADS, layer), layer),
+    RateLimit: lambda layer, compiled: RateGuard(compiled.states.state(RATES, layer), layer),
+    Breaker: _breaker,
+    Timeout: lambda layer, _: TimeoutGuard(layer),
+    Deadline: _deadline,
+}
+"""What makes the guard of each layer. Retry and Fallback have none: they are the loop around the
+others (`plan`). A layer that is not here is a user's own."""
+
+
+def guard_of(layer: Layer, compiled: Compiled) -> Guard:
+    """Return the guard of a layer; a user's own is asked through `own_layer`."""
+    for kind in type(layer).__mro__:
+        if kind in GUARDS:
+            return GUARDS[kind](layer, compiled)
+    from .own_layer import OwnGuard  # imported here: few policies have one
+
+    return OwnGuard(layer)
 
 
 def circuit_of(policy: HasLayers, states: States) -> CircuitState | None:

@@ -15,7 +15,7 @@ from .fallback.value import Fallback
 from .frame import Planned
 from .guards import CircuitAsked, Guard
 from .layer_order import only
-from .layers import for_thread, guard_of
+from .layers import Compiled, for_thread, guard_of
 from .limits.value import Bulkhead
 from .results import RESULTS
 from .retry.coordination import BUDGETS, NO_PAUSE, PauseGuard, pause_of
@@ -183,7 +183,7 @@ class Plan(Planned):
             elif isinstance(layer, Timeout) and not form.startswith("async"):
                 self.thread_timeout = for_thread(layer, form, self.name)
             else:
-                guard = guard_of(layer, policy, states, form, self.named)
+                guard = guard_of(layer, Compiled(policy, states, form, self.named))
                 if isinstance(layer, Bulkhead) and form.endswith("stream"):
                     # a stream keeps its permit until it ends, not until its first item
                     self.held = (guard,)

@@ -9,7 +9,18 @@ from __future__ import annotations
 import sys
 import warnings
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import attrs
 
@@ -73,7 +84,7 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
     kinds: list[type] = []
     for index, layer in enumerate(layers):
         path, kind = f"Policy.layers[{index}]", type(layer)
-        if not isinstance(layer, Layer) or layer.usual_position is None:
+        if not isinstance(layer, Layer) or kind is Layer or layer.usual_position is None:
             refuse(
                 path,
                 "Retry, Breaker, Timeout, Deadline, Bulkhead, RateLimit, Fallback or a Policy",
@@ -168,6 +179,8 @@ class Policy(Layer):
     (for `call` and `attempts`: the policy's). ConfigError names a bad layer; an order that does
     harm warns (UserWarning).
     """
+
+    usual_position: ClassVar[int | None] = None
 
     layers: tuple[Layer, ...] = attrs.field(validator=_check_layers)
     name: str | None = attrs.field(default=None, validator=_check_name)

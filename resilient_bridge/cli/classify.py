@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import attrs
 
 from ..failure import Failure, classify_close, parse_retry_after
-from ..failure.any_text import ERRNOS, of_errno, read_text
 from ..failure.exits import exit_finding
+from ..failure.lookup import ERRNOS, of_errno, read_text
 from ..failure.statuses import status_finding
 from ..world import current_world
 from .printing import complain, show

@@ -23,12 +23,12 @@ from typing import Any, Final
 import attrs
 
 from .. import Backoff, BridgeClient, BridgeError, events, listen
+from ..adapters.processes.groups import OWN_GROUP
+from ..adapters.processes.signals import on_signals
 from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies import Heartbeat, Outbox, Reconnect, Replay
 from ..telemetry.hub import muted
 from ..testing import BridgeServer, Fault, FaultProxy, Ledger
-from ..transports.process_groups import OWN_GROUP
-from ..transports.signals import on_signals
 from ..world import REAL
 from .demo_table import NAMES, Outage, Screen, score_of_calls, score_of_messages, until
 from .options import FAULTS, KILLS

@@ -15,7 +15,7 @@ from ..adapters.sidecar.upstream_http import HTTPUpstream
 from ..adapters.sidecar.upstream_http_headers import POST, SESSION
 from ..adapters.sidecar.upstream_http_wire import Sent, Wire
 from ..failure import classify, redact
-from ..failure.mcp_sessions import is_session_unknown
+from ..failure.rpc import is_session_unknown
 from .doctor_mcp_page import Page, describe_tools, look_around, look_for_modern, probe_tool, start
 from .doctor_mcp_talk import LATEST, Talk, tools_of
 from .mcp_options import headers_of

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..adapters.processes.signals import HANG_UP, TERM, on_signals
 from ..adapters.sidecar.front_http_guard import new_http_token, save_http_token
 from ..adapters.sidecar.serving import serve_sidecar
-from ..transports.signals import HANG_UP, TERM, on_signals
 from .mcp_options import HTTP_LIMITS
 from .printing import complain, words_of
 

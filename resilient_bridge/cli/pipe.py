@@ -18,6 +18,8 @@ from typing import Final
 import attrs
 
 from .. import events, presets
+from ..adapters.processes.signals import on_signals
+from ..adapters.processes.standard_streams import LINE_TOO_LONG, Output, lines_of
 from ..client import BridgeClient, Receipt
 from ..failure import (
     BridgeError,
@@ -31,12 +33,10 @@ from ..protocol import Gap
 from ..protocol.policies import Dialect
 from ..stores import SessionLog
 from ..telemetry import listen
-from ..telemetry.debug import name_in_words
+from ..telemetry.event import name_in_words
 from ..telemetry.events import BridgeState
 from ..telemetry.hub import muted
 from ..telemetry.line_rate import PER, LineRate, RatedLines
-from ..transports.signals import on_signals
-from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import can_confirm, forms_of, read_dialect
 from .options import token_from
 from .pipe_events import line_of, line_of_gap, started

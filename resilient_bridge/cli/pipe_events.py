@@ -11,7 +11,7 @@ from typing import Final
 from .. import __version__, events
 from ..failure import redact
 from ..protocol import Gap
-from ..telemetry.debug import name_in_words
+from ..telemetry.event import name_in_words
 
 
 _SHOWN: Final = 80  # characters of a position

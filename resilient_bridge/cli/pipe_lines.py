@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import attrs
 
+from ..config.strict_json import unique
 from ..failure import Executed, Failure, ProtocolError
 from ..protocol import Message
 
@@ -117,11 +118,7 @@ _JSON_SAYS: Final = {
 }
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise ValueError("an object that has a name twice")
-    return fields
+_unique: Final = unique("an object that has a name twice")
 
 
 def _no_constant(name: str) -> Any:

@@ -15,11 +15,11 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ..adapters.processes.signals import on_signals
+from ..adapters.processes.standard_streams import LINE_TOO_LONG, Output, lines_of
 from ..failure import ProtocolError
 from ..testing.server import BridgeServer
 from ..testing.server_log_bridge import LogBridge
-from ..transports.signals import on_signals
-from ..transports.standard_streams import LINE_TOO_LONG, Output, lines_of
 from .dialects import FAMILIES, read_served
 from .options import token_from
 from .pipe_lines import parse_frame, parse_line, parse_object

@@ -8,9 +8,9 @@ import json
 import sys
 from typing import Final
 
+from ..adapters.processes.signals import TERM, on_signals
 from ..agent import Workflow, WorkflowReport, WorkflowStatus
 from ..failure import BridgeError
-from ..transports.signals import TERM, on_signals
 from .modules import CannotLoadError, load, split
 from .printing import complain, show
 from .progress import Progress

@@ -277,7 +277,7 @@ def _as_written(text: str) -> str:
 
     All the rest may be a secret, and so may a text that does not look like a host.
     """
-    from ..failure.wrong_urls import is_host
+    from ..failure.wrong_values import is_host
 
     scheme, slashes, rest = text.partition("://")
     host = re.split("[/?#]", rest if slashes else text, maxsplit=1)[0].rpartition("@")[2]

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
 
 from ..failure.extras import how_to_install
+from .strict_json import unique
 
 
 MOST_BYTES: Final = 256 * 1024
@@ -149,17 +150,12 @@ def _toml(text: str) -> tuple[Any, Mapping[str, int]]:
         raise DocumentError(f"not TOML: {_lower(str(error))}") from None
 
 
-def _json(text: str) -> tuple[Any, Mapping[str, int]]:
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DocumentError(f"{twice}: wanted once, got twice")
-        return found
+_ONCE: Final = unique("{}: wanted once, got twice", DocumentError)
 
+
+def _json(text: str) -> tuple[Any, Mapping[str, int]]:
     try:
-        return json.loads(text, object_pairs_hook=once), {}
+        return json.loads(text, object_pairs_hook=_ONCE), {}
     except json.JSONDecodeError as error:
         raise DocumentError(f"not JSON: {_lower(error.msg)}", error.lineno) from None
     except ValueError as error:
@@ -168,19 +164,8 @@ def _json(text: str) -> tuple[Any, Mapping[str, int]]:
         ) from None
 
 
-def _yaml(text: str) -> tuple[Any, Mapping[str, int]]:
-    return read_yaml(text)
-
-
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
-
-
-_READERS: Final[Mapping[str, Callable[[str], tuple[Any, Mapping[str, int]]]]] = {
-    "toml": _toml,
-    "json": _json,
-    "yaml": _yaml,
-}
 
 
 # ---- the lines of TOML: tomllib returns the values without them --------------------------------------------------------
@@ -352,3 +337,10 @@ class _Nodes:
         except ValueError:  # more digits than Python reads, or a tag that the text does not fit
             raise DocumentError("wanted a number that can be read", line) from None
         raise DocumentError("wanted plain data, got a tag", line)
+
+
+_READERS: Final[Mapping[str, Callable[[str], tuple[Any, Mapping[str, int]]]]] = {
+    "toml": _toml,
+    "json": _json,
+    "yaml": read_yaml,
+}

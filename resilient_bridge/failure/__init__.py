@@ -15,15 +15,9 @@ if TYPE_CHECKING:
     from .classifier import answered_failure as answered_failure
     from .classifier import classify as classify
     from .classifier import classify_close as classify_close
+    from .classifier import classify_error_payload as classify_error_payload
     from .classifier import failure_or_none as failure_or_none
     from .closes import By as By
-    from .codes import CODES as CODES
-    from .codes import OWN_CODES as OWN_CODES
-    from .codes import PREFIXES as PREFIXES
-    from .codes import code_info as code_info
-    from .codes import is_known_code as is_known_code
-    from .codes import near_code as near_code
-    from .dispatch import rule_for as rule_for
     from .exceptions import REJECTED as REJECTED
     from .exceptions import ArgumentError as ArgumentError
     from .exceptions import AttemptTimeoutError as AttemptTimeoutError
@@ -66,7 +60,7 @@ if TYPE_CHECKING:
     from .failure import number_in as number_in
     from .failure import unproven as unproven
     from .failure import what_happened as what_happened
-    from .payloads import classify_error_payload as classify_error_payload
+    from .finding import rule_for as rule_for
     from .record import OWN_WORDS as OWN_WORDS
     from .record import Record as Record
     from .record import attach as attach
@@ -86,51 +80,48 @@ if TYPE_CHECKING:
     from .rpc import OWN_DETAILS as OWN_DETAILS
     from .rpc import RPC_CODES as RPC_CODES
     from .rpc import SESSION_UNKNOWN as SESSION_UNKNOWN
+    from .rpc import error_object_finding as error_object_finding
     from .rpc import is_count as is_count
     from .rpc import is_our_code as is_our_code
     from .rpc import mapping_of as mapping_of
-    from .rpc import read_rpc_error as read_rpc_error
     from .rpc import severity_in as severity_in
-    from .secret_names import MASK as MASK
-    from .secret_names import is_sensitive as is_sensitive
+    from .secret_values import MASK as MASK
     from .secret_values import has_mix as has_mix
     from .secret_values import hides as hides
+    from .secret_values import is_sensitive as is_sensitive
     from .secret_values import sends_secret as sends_secret
-    from .taxonomy import MCP_CODES as MCP_CODES
-    from .taxonomy import Category as Category
-    from .taxonomy import CodeInfo as CodeInfo
-    from .taxonomy import Executed as Executed
-    from .taxonomy import Kind as Kind
-    from .taxonomy import Severity as Severity
     from .texts import text_finding as text_finding
+    from .vocabulary import CODES as CODES
+    from .vocabulary import MCP_CODES as MCP_CODES
+    from .vocabulary import OWN_CODES as OWN_CODES
+    from .vocabulary import PREFIXES as PREFIXES
+    from .vocabulary import Category as Category
+    from .vocabulary import CodeInfo as CodeInfo
+    from .vocabulary import Executed as Executed
+    from .vocabulary import Kind as Kind
+    from .vocabulary import Severity as Severity
+    from .vocabulary import code_info as code_info
+    from .vocabulary import is_known_code as is_known_code
+    from .vocabulary import near_code as near_code
     from .what import matches as matches
     from .what import named as named
     from .what import names_class as names_class
 
 _NAMES = {
-    "classifier": "answered_failure classify classify_close failure_or_none",
+    "classifier": "answered_failure classify classify_close classify_error_payload failure_or_none",
     "closes": "By",
-    "codes": "code_info CODES is_known_code near_code OWN_CODES PREFIXES",
-    "dispatch": "rule_for",
-    "exceptions": (
-        "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError error_class error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError"
-    ),
+    "finding": "rule_for",
+    "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError error_class error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
-    "failure": (
-        "changed Failure is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED"
-    ),
-    "payloads": "classify_error_payload",
+    "failure": "changed Failure is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name holds_secret raw_text READ redact redact_lines redact_value text_of",
     "registry": "Registration",
     "retry_after": "parse_retry_after",
-    "rpc": (
-        "CATEGORY_CODES is_count is_our_code mapping_of OWN_DETAILS read_rpc_error RPC_CODES SESSION_UNKNOWN severity_in"
-    ),
-    "secret_names": "is_sensitive MASK",
-    "secret_values": "has_mix hides sends_secret",
-    "taxonomy": "Category CodeInfo Executed Kind MCP_CODES Severity",
+    "rpc": "CATEGORY_CODES error_object_finding is_count is_our_code mapping_of OWN_DETAILS RPC_CODES SESSION_UNKNOWN severity_in",
+    "secret_values": "has_mix hides is_sensitive MASK sends_secret",
     "texts": "text_finding",
+    "vocabulary": "Category code_info CodeInfo CODES Executed is_known_code Kind MCP_CODES near_code OWN_CODES PREFIXES Severity",
     "what": "matches named names_class",
 }
 

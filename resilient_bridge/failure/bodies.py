@@ -17,6 +17,7 @@ import attrs
 
 from .provider_codes import name_key
 from .retry_after import duration_of, seconds_in_field, wait_in_text
+from .rpc import read_json
 
 
 _LARGEST: Final = 65_536  # bytes or characters that are parsed
@@ -53,6 +54,7 @@ _SAYS: Final = (  # keys in lower case, without punctuation; the first of them t
     *("reason", "title", "result", "text", "cause"),
 )
 _MORE_WORDS: Final = ("raw", "code")
+_WORDED: Final = (*_SAYS, *_MORE_WORDS)
 _FILLERS: Final = frozenset(
     [
         "error",
@@ -250,16 +252,6 @@ class ErrorBody:
 EMPTY: Final = ErrorBody()
 
 
-def read_json(body: object) -> object:
-    """Return a bounded body parsed as JSON, None if it is not JSON."""
-    if not isinstance(body, (bytes, bytearray, str)) or not 0 < len(body) <= _LARGEST:
-        return None
-    try:
-        return cast("object", json.loads(body))
-    except (ValueError, RecursionError):
-        return None
-
-
 def read_body(body: object, headers: object = None) -> ErrorBody:
     """Return what a body says: bytes, a text, or decoded JSON; `headers` may name an AWS error."""
     if body is None or body in (b"", ""):
@@ -418,8 +410,8 @@ class _Reading:
 
     def _say(self, mapping: Mapping[object, Any], fields: Mapping[str, Any]) -> Iterator[object]:
         own = ""
-        for key in (*_SAYS, *_MORE_WORDS):
-            for text in _texts_in(fields.get(key)):
+        for key in [key for key in _WORDED if key in fields]:
+            for text in _texts_in(fields[key]):
                 self.words.append(text[:_READ])
                 inside = self._inside(text)
                 if inside is not None:

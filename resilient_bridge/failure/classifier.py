@@ -7,22 +7,28 @@ Only `classify` itself reads a clock, because a Retry-After may be a date.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast, overload
+from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from ..world import current_world
 from .failure import changed, number_in
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from .closes import By
     from .failure import Failure
     from .registry import Answer, Registered, Registration
-    from .taxonomy import Category, Executed, Kind
+    from .vocabulary import Category, Executed, Kind
 
 
-__all__ = ["answered_failure", "classify", "classify_close", "failure_or_none"]
+__all__ = [
+    "answered_failure",
+    "classify",
+    "classify_close",
+    "classify_error_payload",
+    "failure_or_none",
+]
 
 
 class Classifier:
@@ -65,7 +71,7 @@ class Classifier:
         if issubclass(type(error), BaseException):
             return _counted(_read(cast("BaseException", error)))
         if issubclass(type(error), str):
-            from .any_text import read_text
+            from .lookup import read_text
 
             return _counted(read_text(cast("str", error))[0])
         return answered_failure(error)
@@ -169,3 +175,21 @@ def classify_close(code: int | None, text: str, by: By | None) -> Failure:
     from .closes import close_finding
 
     return close_finding(code, text, by).failure()
+
+
+def classify_error_payload(
+    payload: Mapping[str, Any], *, unknown: str = "SYS_UPSTREAM_REJECTED"
+) -> Failure:
+    """Return the failure that an `error` or `connection_error` message reports.
+
+    `unknown` is the code for a message that names none of ours.
+
+    Reads code, message, details, suggestions (or remediation and documentation_url), recoverable
+    (or retryable), severity, retry_after, violations, expected, received, current_phase; each of
+    them also inside an object `error`. An unlisted code with one of the seven prefixes is kept and treated
+    like its prefix; any other becomes SYS_UPSTREAM_REJECTED with the original in
+    `details["wire_code"]`. Never raises.
+    """
+    from .payloads import payload_failure
+
+    return payload_failure(payload, unknown)

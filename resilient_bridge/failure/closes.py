@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from .finding import Finding, short_of
-from .taxonomy import Category
+from .vocabulary import Category
 
 
 By: TypeAlias = Literal["peer", "us"]

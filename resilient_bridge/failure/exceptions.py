@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+from ..lazy_names import address
 from .failure import Failure
 from .record import ATTRIBUTE
+from .vocabulary import CODES
 
 
 class BridgeError(Exception):
@@ -393,44 +395,17 @@ class StoreError(RejectedError):
 
 def _no_failure(kind: type[BridgeError], received: object) -> ConfigError:
     """Return the error for one of our errors that was made of a text: it carries a Failure."""
-    code = next((code for code, each in _BY_CODE.items() if each is kind), "SYS_INTERNAL_ERROR")
+    # a class of several codes is mostly made for ours, not for the link's
+    codes = sorted(_BY_CODE, key=lambda code: not code.startswith("SYS_"))
+    code = next((code for code in codes if _BY_CODE[code] is kind), "SYS_INTERNAL_ERROR")
     text = received if isinstance(received, str) else "what happened"
-    write = f"rb.{'' if kind.__name__ in _TOP else 'errors.'}{kind.__name__}(rb.Failure.of({code!r}, {text!r}))"
+    name = address(kind.__name__) or f"rb.errors.{kind.__name__}"
+    write = f"{name}(rb.Failure.of({code!r}, {text!r}))"
     return config_error(kind.__name__, "a Failure", received, write=write, error=ArgumentError)
 
 
-_TOP: Final = frozenset(
-    {
-        "BridgeError",
-        "CircuitOpenError",
-        "ConfigError",
-        "DeadlineExceededError",
-        "NotExecutedError",
-        "OutcomeUnknownError",
-    }
-)
 _BY_CODE: Mapping[str, type[BridgeError]] = MappingProxyType(
-    {
-        "SYS_CONFIG_INVALID": ConfigError,
-        "CONN_INSECURE": ConfigError,
-        "CONN_NOT_CONNECTED": NotConnectedError,
-        "SYS_OUTBOX_FULL": OutboxFullError,
-        "SYS_NOT_DELIVERED": NotDeliveredError,
-        "SYS_TIMEOUT": AttemptTimeoutError,
-        "SYS_DEADLINE_EXCEEDED": DeadlineExceededError,
-        "SYS_CIRCUIT_OPEN": CircuitOpenError,
-        "SYS_BULKHEAD_FULL": BulkheadFullError,
-        "SYS_THROTTLED": ThrottledError,
-        "SYS_STORE_UNAVAILABLE": StoreError,
-        "SYS_STORE_IN_USE": StoreError,
-        "SYS_STATE_DAMAGED": StoreError,
-        "SYS_STATE_FOREIGN": StoreError,
-        "SYS_SPEND_LIMIT": SpendLimitError,
-        "SYS_CONTEXT_OVERFLOW": ContextOverflowError,
-        "SYS_NOT_EXECUTED": NotExecutedError,
-        "SYS_OUTCOME_UNKNOWN": OutcomeUnknownError,
-        "SYS_INBOX_FULL": InboxFullError,
-    }
+    {code: globals()[row.raised] for code, row in CODES.items() if row.raised}
 )
 _BY_PREFIX: Mapping[str, type[BridgeError]] = MappingProxyType(
     {"AUTH": AuthError, "PROTO": ProtocolError, "SESS": SessionError}

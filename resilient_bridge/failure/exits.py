@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .codes import code_info
+from .errnos import hints
 from .failure import is_timeout
-from .finding import Finding, Rules
-from .hints import hints
-from .programs import program_finding
+from .finding import Finding, Rows
 from .redaction import redact
-from .taxonomy import Category, Executed
-from .texts import text_finding
+from .texts import program_finding, text_finding
+from .vocabulary import Category, Executed, code_info
 
 
 _TAIL: Final = 480  # characters kept of each stream: the reason is at the end
@@ -148,7 +146,9 @@ def _program(command: object) -> str:
     return words[0].rpartition("/")[2][:80] if words else "command"
 
 
-RULES: Rules = {
-    ("subprocess", "CalledProcessError"): _called,
-    ("subprocess", "TimeoutExpired"): _expired,
-}
+ROWS: Final = Rows(
+    {
+        ("subprocess", "CalledProcessError"): _called,
+        ("subprocess", "TimeoutExpired"): _expired,
+    }
+)

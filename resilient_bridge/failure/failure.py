@@ -3,11 +3,13 @@
 It prints itself for a person, a model, a log and an MCP client.
 
 Rule: a failure holds no secret and no line break, whoever built it; what follows from the code
-comes from the table.
+comes from the table. What its details show is read from plain data: numbers beat names, and names
+beat text.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import re
@@ -18,7 +20,6 @@ from typing import Any, Final, Literal, TypeAlias
 import attrs
 
 from ..world import current_world
-from .codes import CODES, code_info
 from .errnos import errno_name
 from .redaction import (
     Unread,
@@ -29,9 +30,81 @@ from .redaction import (
     raw_fields,
     redact_value,
 )
-from .rpc import read_rpc_error
-from .signs import INVALID, NOT_FOUND, PERMISSION, REFUSED, ran_text, shows
-from .taxonomy import MCP_CODES, Category, Executed, Kind, Severity
+from .vocabulary import CODES, MCP_CODES, Category, Executed, Kind, Severity, code_info
+
+
+PERMISSION: Final[Mapping[str, tuple[object, ...]]] = {
+    "errno": (errno.EACCES, errno.EPERM),
+    "exit_code": (126, 77),
+    "http_status": (403,),
+    "reason": ("permission_denied",),
+    "error": ("PermissionError",),  # raised by tools with a text alone, without errno
+}
+NOT_FOUND: Final[Mapping[str, tuple[object, ...]]] = {
+    "errno": (errno.ENOENT,),
+    "exit_code": (127,),
+    "http_status": (404, 410),
+    "reason": ("not_found",),
+    "error": ("FileNotFoundError",),
+}
+REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
+    "rpc_code": (-32602,),
+    "http_status": (422,),
+    "error": ("ValidationError",),  # pydantic's, jsonschema's, marshmallow's
+}
+INVALID: Final = frozenset(
+    {
+        "PROTO_INVALID_MESSAGE",
+        "HOOK_VALIDATION_FAILED",
+        "TOOL_ARGUMENTS_INVALID",
+        "SYS_CONFIG_INVALID",
+    }
+)
+_RAN: Final = {
+    Executed.NO: "it did not run",
+    Executed.MAYBE: "it may have run",
+    Executed.YES: "it ran",
+}
+_UNDECIDED: Final = frozenset(
+    {408, 409, 423, 429, 499}
+)  # from a server that may have started processing
+_REFUSALS: Final = frozenset({-32600, -32602, -32042})
+
+
+def shows(details: Mapping[str, Any], signs: Mapping[str, tuple[object, ...]]) -> bool:
+    """Return whether a detail is one of these signs.
+
+    Of a text only the part before the colon counts.
+    """
+    for key, these in signs.items():
+        value = details.get(key)
+        if (value.partition(":")[0] if isinstance(value, str) else value) in these:
+            return True
+    return False
+
+
+def ran_text(executed: Executed, details: Mapping[str, Any]) -> str:
+    """Return, as text for a person, whether the call ran.
+
+    It names a refusal by the server and the number of requests sent.
+    """
+    if executed is not Executed.MAYBE:
+        return _RAN[executed]
+    if _is_refusal(details):
+        return "refused by the server"
+    sent = details.get("requests_sent")
+    if isinstance(sent, int) and sent > 1:
+        return f"it may have run ({sent} requests were sent inside of it)"
+    return _RAN[executed]
+
+
+def _is_refusal(details: Mapping[str, Any]) -> bool:
+    """Return whether the server refused the request: it read it, and says that it did nothing."""
+    status = details.get("http_status")
+    if isinstance(status, int):
+        return 400 <= status < 500 and status not in _UNDECIDED
+    number = details.get("rpc_code")
+    return isinstance(number, int) and number in _REFUSALS
 
 
 Stopped: TypeAlias = Literal[
@@ -296,8 +369,11 @@ class Failure:
         retryAfter, code) beats the number; the number is kept in `details["rpc_code"]`. What is neither known
         nor said is SYS_INTERNAL_ERROR, not retryable. Never raises.
         """
-        code, message, overrides = read_rpc_error(error)
-        return cls.of(code, message, **overrides)
+        from . import (
+            error_object_finding,  # from the table: what reads error objects makes failures
+        )
+
+        return error_object_finding(error).failure()
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The cause may hold sockets and the secrets we removed: it stays in this process.
@@ -466,9 +542,11 @@ def with_detail(failure: Failure, name: str, text: str, cause: BaseException | N
     details = unread.get("details")
     if details is None:  # they were not plain, and are redacted already
         return attrs.evolve(failure, details={**failure.details, name: text}, cause=cause)
-    made = changed(failure, cause=cause)
-    made.__dict__["_unread"] = {**unread, "details": {**details, name: text}}
-    made.__dict__.pop("details", None)
+    made = object.__new__(Failure)
+    fields = made.__dict__
+    fields.update(failure.__dict__)
+    fields.pop("details", None)
+    fields.update(cause=cause, _unread={**unread, "details": {**details, name: text}})
     return made
 
 

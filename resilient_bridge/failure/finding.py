@@ -1,20 +1,24 @@
-"""The verdict of a rule on an exception, as a value.
+"""The verdict of a rule on an exception, as a value; and the rules of a class, worked out once for each.
 
-Rule: a rule is data or one small function; the Failure is built only for an error that is read.
+Rule: a rule is data or one small function; the Failure is built only for an error that is read. A
+class is recognised by (top package, class name) along its MRO. Nothing is imported, and a subclass
+from any package is treated like its base. A new rule is a new row in the table of its library,
+which is loaded with the first error of that library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, Final, TypeAlias, cast
+from importlib import import_module
+from types import MappingProxyType, WrapperDescriptorType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
 
-from .codes import code_info
+from .exceptions import BridgeError
 from .failure import Failure, changed, with_detail
-from .redaction import READ, class_name, raw_text, text_of
-from .taxonomy import Category, Executed, Kind, Severity
+from .redaction import READ, class_name, package_of, raw_text, text_of
+from .vocabulary import Category, Executed, Kind, Severity, code_info
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -24,7 +28,7 @@ class Finding:
     None means the table's value.
 
     `executed=NO` is never set directly: it follows from `proof`, the name of a row of
-    `proofs.PROOFS`. Without a proof the call may have run.
+    `vocabulary.PROOFS`. Without a proof the call may have run.
     """
 
     code: str
@@ -106,8 +110,10 @@ _LOOKED_AT: Final = 4_096  # characters, of which 160 are shown: a text may have
 Reader: TypeAlias = Callable[[Any], Finding | Failure | None]
 """A rule for one class that has to read the exception; None passes it on to a base class's rule."""
 
-Rules: TypeAlias = Mapping[tuple[str, str], Finding | Reader]
-"""Rules of one subject by (top package, class name): nothing is imported to recognise an error."""
+Key: TypeAlias = tuple[str, str]
+"""The top package and the name of a class: nothing is imported to recognise an error."""
+Rules: TypeAlias = Mapping[Key, Finding | Reader]
+"""What errors of each class mean."""
 
 
 def wrong_setting(message: str, executed: Executed | None = None) -> Finding:
@@ -133,13 +139,143 @@ def own_words(error: BaseException, *packages: str) -> str:
     return text_of(error) if package_of(type(error)) in packages else ""
 
 
-def package_of(cls: type) -> str:
-    """Return the top package in a class's `__module__`; empty if that is no text."""
-    module = cast("object", cls.__module__)  # it may be any object
-    return module.partition(".")[0] if isinstance(module, str) else ""
-
-
 def short_of(text: str) -> str:
     """Return the peer's text as the end of a message: empty, or `: text` of at most 160 characters."""
     text = " ".join(text[:_LOOKED_AT].split())
     return f": {text[:159]}…" if len(text) > 160 else f": {text}" if text else ""
+
+
+# ---- the rules of a class ---------------------------------------------------------------------------
+
+
+_LIBRARIES: Final = {
+    "answers": "fastmcp mcp",
+    "exits": "subprocess",
+    "http_clients": "aiohttp h11 http httpcore httpcore2 httpx httpx2 requests urllib urllib3",
+    "sdks": "anthropic google litellm openai",
+    "services": "botocore grpc",
+    "system": (
+        "anyio asyncio builtins concurrent json jsonschema paramiko psycopg psycopg2 pydantic_core "
+        "pymysql redis resilient_bridge socket sqlite3 ssl websockets"
+    ),
+}
+"""The modules with rules, each with the packages whose errors it reads: loaded when one of those is met."""
+_HOMES: Final = {
+    package: home for home, packages in _LIBRARIES.items() for package in packages.split()
+}
+PACKAGES: Final = frozenset(_HOMES)
+"""The packages whose errors are known by their classes."""
+
+
+class Rows(NamedTuple):
+    """What is written of the classes of some packages.
+
+    `wrappers` are classes below which the root cause is searched, with their subclasses; and what
+    their coming proves: the name of a row of `vocabulary.PROOFS`, nothing (empty: it may have run),
+    or what lies below (None). `leaves` are subclasses of wrappers that hide no other error.
+    `through`: wrappers of whatever a transport raised, a bug of it too; what lies below always has
+    the word. `providers`: the base class by which a provider's errors are known, and its id in the
+    details.
+    """
+
+    rules: Rules
+    wrappers: Mapping[Key, str | None] = MappingProxyType({})
+    leaves: frozenset[Key] = frozenset()
+    providers: Mapping[Key, str] = MappingProxyType({})
+    through: frozenset[Key] = frozenset()
+
+
+_NONE: Final = Rows(MappingProxyType({}))
+
+
+def rows_of(package: str) -> Rows:
+    """Return what is written of a package's classes; nothing of a package that is not known."""
+    home = _HOMES.get(package)
+    if home is None:
+        return _NONE
+    rows: Rows = import_module(f".{home}", __package__).ROWS
+    return rows
+
+
+_STOPS: Final = frozenset(  # never failures: they end the task, the program or a generator
+    {
+        ("builtins", "KeyboardInterrupt"),
+        ("builtins", "SystemExit"),
+        ("builtins", "GeneratorExit"),
+        ("asyncio", "CancelledError"),
+        ("concurrent", "CancelledError"),
+        ("trio", "Cancelled"),
+    }
+)
+# Errors that have only their text: exactly these, because whoever makes a class says more with its
+# name than with its words. Any other built-in class (TypeError, KeyError, …) is a defect, whatever its
+# text.
+_TEXTUAL: Final = frozenset({Exception, RuntimeError, OSError, ConnectionError})
+_HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2", "aiohttp"})
+_MOST_CLASSES: Final = 1_024
+
+
+class Dispatch(NamedTuple):
+    """What is known about a class: its rules, the nearest first, and its kind."""
+
+    rules: tuple[Finding | Reader, ...]
+    wraps: bool
+    proof: str | None
+    through: bool
+    stops: bool
+    textual: bool
+    provider: str
+    keys: frozenset[Key]
+    is_group: bool
+    is_http: bool
+    is_ours: bool
+    may_wait: bool
+
+
+KNOWN: Final[dict[type, Dispatch]] = {}
+"""The results so far; callers look here first to save the function call for each failure."""
+
+
+def dispatch(cls: type) -> Dispatch:
+    """Return what is known about a class."""
+    return KNOWN.get(cls) or _work_out(cls)
+
+
+def rule_for(error: BaseException) -> Dispatch:
+    """Return the rule for the class of an error: one look-up, whatever the number of rules."""
+    return KNOWN.get(type(error)) or _work_out(type(error))
+
+
+def _work_out(cls: type) -> Dispatch:
+    if len(KNOWN) >= _MOST_CLASSES:  # classes made at run time must not pile up
+        KNOWN.clear()
+    keys = [(package_of(base), base.__name__) for base in cls.__mro__]
+    rows = [(rows_of(key[0]), key) for key in keys]
+    wrapper = next(((of, key) for of, key in rows if key in of.wrappers or key in of.leaves), None)
+    is_litellm = keys[0][0] == "litellm"
+    provider = next((of.providers[key] for of, key in rows if key in of.providers), "")
+    found = KNOWN[cls] = Dispatch(
+        rules=tuple(of.rules[key] for of, key in rows if key in of.rules),
+        wraps=wrapper is not None and wrapper[1] in wrapper[0].wrappers,
+        proof=None if wrapper is None else wrapper[0].wrappers.get(wrapper[1]),
+        through=not is_litellm and any(key in of.through for of, key in rows),
+        stops=any(key in _STOPS for key in keys),
+        textual=cls in _TEXTUAL,
+        provider="litellm" if is_litellm else provider,
+        keys=frozenset(keys),
+        is_group=issubclass(cls, BaseExceptionGroup),
+        is_http=keys[0][0] in _HTTP_LIBRARIES,
+        is_ours=issubclass(cls, BridgeError),
+        may_wait=any(_may_wait(base) for base in cls.__mro__),
+    )
+    return found
+
+
+def _may_wait(cls: type) -> bool:
+    """Return whether errors of a class can have a `retry_after` that is not stored on themselves."""
+    own = vars(cls)
+    reads = own.get("__getattribute__")
+    is_usual = (
+        reads is None or type(reads) is WrapperDescriptorType
+    )  # as every class of Python's own
+    return "retry_after" in own or "__getattr__" in own or not is_usual

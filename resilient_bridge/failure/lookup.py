@@ -6,25 +6,33 @@ its own methods are called inside `try`.
 
 from __future__ import annotations
 
+import builtins
+import errno
+import os
+import re
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from .dispatch import KNOWN, Dispatch, dispatch
-from .failure import Failure, changed
-from .finding import Finding, package_of, short_of
-from .http_libraries import ONE_REQUEST, carried_finding, proof_of
-from .payloads import coded_finding
-from .proofs import STATED_ON_THE_WIRE
-from .record import OWN_WORDS, Record, attributes_of, ended, record_in, record_of
-from .redaction import class_name, raw_text, text_of
+import attrs
+
+from .errnos import errno_of_windows
+from .failure import Failure, changed, unproven
+from .finding import KNOWN, PACKAGES, Dispatch, Finding, dispatch, rows_of, short_of
+from .payloads import coded_finding, payload_failure
+from .record import ATTRIBUTE, ONE_REQUEST, OWN_WORDS, Record, attributes_of, ended, record_of
+from .redaction import class_name, package_of, raw_text, text_of
 from .registry import Registration, applied, seconds_in
-from .taxonomy import Executed
+from .rpc import mapping_of, read_json
 from .texts import text_finding
+from .vocabulary import STATED_ON_THE_WIRE, Executed
 
 
 if TYPE_CHECKING:
     from .exceptions import BridgeError
 
+
+_REJECTED: Final = "SYS_UPSTREAM_REJECTED"
 _LONGEST_CHAIN: Final = 100
 _LONGEST_TEXT: Final = 16_384  # characters
 _MOST_LEAVES: Final = 1_000
@@ -65,7 +73,9 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
             True,
         )  # nothing known below: classify the wrapper
     own = attributes_of(error)
-    record = record_in(own) or (None if is_root else record_of(root))
+    record = own.get(ATTRIBUTE)
+    if not isinstance(record, Record):
+        record = None if is_root else record_of(root)
     if isinstance(found, Failure):
         if proof in OWN_WORDS and not is_root:
             found = changed(found, executed=Executed.NO, proof=proof, cause=error)
@@ -77,8 +87,8 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     if proof is not None and not is_root and finding.proof not in STATED_ON_THE_WIRE:
         executed = None if proof else Executed.MAYBE
         finding = finding.evolve(executed=executed, proof=proof)
-    if own.get(ONE_REQUEST) is True and (mark := proof_of(error, root)):
-        finding = finding.evolve(executed=None, proof=mark)
+    if own.get(ONE_REQUEST) is True:
+        finding = _with_proof(finding, error, root)
     provider = _provider(error, known) if known.provider or known.is_http else ""
     if not provider and not is_root:
         provider = _provider(root, dispatch(type(root)))
@@ -90,6 +100,14 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     if failure.retry_after is None and (known.may_wait or "retry_after" in own):
         failure = _with_wait(failure, error)
     return applied(failure, error, root, known=is_known) if Registration.in_force else failure
+
+
+def _with_proof(finding: Finding, error: BaseException, root: BaseException) -> Finding:
+    """Return the verdict with what the error of one request of our own adapters proves."""
+    from .http_clients import proof_of
+
+    proof = proof_of(error, root)
+    return finding.evolve(executed=None, proof=proof) if proof else finding
 
 
 def read_failure(error: BaseException) -> Failure:
@@ -149,6 +167,8 @@ def _by_answer(error: BaseException) -> Finding | None:
     """
     if package_of(type(error)) == "builtins":
         return None
+    from .http_clients import carried_finding
+
     try:
         return carried_finding(error)
     except Exception:  # noqa: BLE001 (a class may put a property of any kind in their place)
@@ -301,3 +321,101 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
         elif package_of(type(error)) == "builtins":  # an interrupt, not a cancellation
             raise group
     return leaves
+
+
+# ---- texts ------------------------------------------------------------------------------------------
+
+
+ERRNOS: Final[Mapping[str, int]] = {
+    name: number for name, number in vars(errno).items() if name.startswith(("E", "WSA"))
+}
+"""Errnos by name, aliases such as EWOULDBLOCK included, which `errno.errorcode` leaves out."""
+_LONGEST: Final = 8_192
+_LINE: Final = re.compile(r"(?:([A-Za-z_]\w*)(?:\.\w+)*\.)?([A-Z]\w*)(?::\s*(.*))?", re.DOTALL)
+_TIMEOUT: Final = Finding(code="CONN_TIMEOUT", message="timed out", executed=Executed.MAYBE)
+_NUMBERED: Final = re.compile(r"\[(Errno|WinError) (\d{1,6})\] ?(.*)", re.DOTALL)
+
+
+def read_text(text: str) -> tuple[Failure, bool]:
+    """Return the failure that a text means, and whether anything in it is known."""
+    text = str.__getitem__(text, slice(None)).strip()  # a subclass may have methods of its own
+    found = _known(text)
+    if found is not None:
+        return applied(found), True
+    unknown = Failure.of("SYS_INTERNAL_ERROR", "unknown error" + short_of(text))
+    return applied(unknown, known=False), False
+
+
+def _known(text: str) -> Failure | None:
+    if text.startswith("{") and (found := _of_document(text)) is not None:
+        # A code that nobody knows: a body says more, unless it is a response of JSON-RPC.
+        is_bare = found.code == "SYS_INTERNAL_ERROR" and '"jsonrpc"' not in text[:_LONGEST]
+        by_body = text_finding(text) if is_bare else None
+        return found if by_body is None else by_body.failure()
+    coded = coded_finding(text)
+    if coded is not None:
+        return coded.failure()
+    if text in ERRNOS:
+        found = of_errno(ERRNOS[text])
+        return None if found is None else unproven(found)
+    finding = _of_line(text) or text_finding(text)
+    return finding.failure() if isinstance(finding, Finding) else finding
+
+
+def of_errno(number: int, text: str = "") -> Failure | None:
+    """Return the failure that an errno stands for."""
+    return raw_failure(OSError(number, text or os.strerror(number)))
+
+
+def _of_document(text: str) -> Failure | None:
+    """Return the failure of a JSON object: a JSON-RPC or MCP response, else a bridge's error.
+
+    None if it is neither.
+    """
+    from .answers import answer_failure
+
+    document = mapping_of(read_json(text))
+    found = answer_failure(document, of_server=True)
+    if found is not None:
+        return found
+    payload = mapping_of(document.get("payload")) or document
+    if not isinstance(payload.get("code"), str):
+        return None
+    return payload_failure(cast("Mapping[str, Any]", payload), _REJECTED)
+
+
+def _of_line(text: str) -> Finding | Failure | None:
+    """Return the verdict on `package.Class: words`, the last line of a traceback; None for another text."""
+    if text.startswith("Traceback (most recent call last)"):
+        text = text[-_LONGEST:].rpartition("\n")[2]
+    line = _LINE.fullmatch(text[:_LONGEST])
+    if line is None:
+        return None
+    package, name, words = line[1] or "builtins", line[2], line[3] or ""
+    if package == "builtins":
+        error = _made(getattr(builtins, name, None), words)
+        failure = None if error is None else raw_failure(error)
+        return None if failure is None else unproven(attrs.evolve(failure, cause=None))
+    if package not in PACKAGES:
+        return None
+    rule = rows_of(package).rules.get((package, name), _TIMEOUT if "Timeout" in name else None)
+    if rule is None:
+        return None
+    by_words = text_finding(words)
+    if by_words is not None:  # the category of its code, as the exception has it
+        return by_words.evolve(category=None)
+    return rule.evolve(proof="") if isinstance(rule, Finding) else None
+
+
+def _made(kind: object, words: str) -> Exception | None:
+    """Return a built-in exception with these words; None if there is no such class."""
+    if not isinstance(kind, type) or not issubclass(kind, Exception):
+        return None
+    numbered = _NUMBERED.fullmatch(words) if issubclass(kind, OSError) else None
+    try:
+        if numbered is None:
+            return kind(words) if words else kind()
+        number = int(numbered[2])
+        return kind(errno_of_windows(number) if numbered[1] == "WinError" else number, numbered[3])
+    except Exception:  # noqa: BLE001 -- a class that takes other arguments, such as UnicodeDecodeError
+        return None

@@ -13,14 +13,40 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from .codes import CODES
 from .failure import Failure
 from .finding import Finding
-from .hints import EXECUTIONS
 from .retry_after import finite_seconds
-from .rpc import CATEGORY_CODES, OWN_DETAILS, is_count, is_our_code, severity_in
-from .taxonomy import Category, Executed
+from .rpc import CATEGORY_CODES, is_count, is_our_code, mapping_of, peer_details, severity_in
+from .vocabulary import CODES, Category, Executed
 
+
+EXECUTIONS: Mapping[str, Finding] = {
+    "CSP_BLOCKED": Finding(
+        code="TOOL_EXECUTION_FAILED",
+        suggestions=(
+            'repeat it with world: "isolated", for queries of the page alone',
+            'world: "auto" falls back to that by itself',
+        ),
+        executed=Executed.MAYBE,
+        details={"fallback": {"world": "isolated"}},
+    ),
+    "EXECUTION_TIMEOUT": Finding(
+        code="TOOL_TIMEOUT",
+        suggestions=(
+            "raise its timeout_ms, or break it into smaller operations",
+            "keep each operation under 2 s",
+        ),
+    ),
+    "EXECUTION_ERROR": Finding(
+        code="TOOL_EXECUTION_FAILED",
+        suggestions=(
+            "correct the script: try it in the browser's console first",
+            "let it return plain data: no page elements, functions or symbols",
+        ),
+        executed=Executed.YES,
+    ),
+}
+"""The execution errors of script-running peers, by the code they send."""
 
 ALIASES: Mapping[str, str] = {
     "INVALID_TOKEN": "AUTH_INVALID_TOKEN",
@@ -37,6 +63,7 @@ ALIASES: Mapping[str, str] = {
 }
 """Codes that real servers send under another name."""
 
+_NONE: Final = Finding(code="")
 _PASSED_ON = (
     "violations",
     "expected",
@@ -72,16 +99,16 @@ def payload_finding(payload: Mapping[Any, Any], unknown: str | None = _UNKNOWN) 
     if wire_code is not None and wire_code != code:
         details["wire_code"] = wire_code
     message = payload.get("message")
-    execution = EXECUTIONS.get(wire_code) if isinstance(wire_code, str) else None
+    execution = EXECUTIONS.get(wire_code, _NONE) if isinstance(wire_code, str) else _NONE
     return Finding(
         code=code,
         message=message if isinstance(message, str) else "",
         retryable=_recoverable(payload, code),
-        executed=execution and execution.executed,
+        executed=execution.executed,
         severity=severity_in(payload),
         retry_after=finite_seconds(payload.get("retry_after")),
-        suggestions=advice_of(payload) or (execution.suggestions if execution else ()),
-        details={**(execution.details if execution else {}), **details},
+        suggestions=advice_of(payload) or execution.suggestions,
+        details={**execution.details, **details},
     )
 
 
@@ -162,17 +189,8 @@ def _sizes(report: Mapping[Any, Any]) -> tuple[int, ...]:
     return cast("tuple[int, ...]", sizes) if all(map(is_count, sizes)) else ()
 
 
-def classify_error_payload(payload: Mapping[str, Any], *, unknown: str = _UNKNOWN) -> Failure:
-    """Return the failure that an `error` or `connection_error` message reports.
-
-    `unknown` is the code for a message that names none of ours.
-
-    Reads code, message, details, suggestions (or remediation and documentation_url), recoverable
-    (or retryable), severity, retry_after, violations, expected, received, current_phase; each of
-    them also inside an object `error`. An unlisted code with one of the seven prefixes is kept and treated
-    like its prefix; any other becomes SYS_UPSTREAM_REJECTED with the original in
-    `details["wire_code"]`. Never raises.
-    """
+def payload_failure(payload: Mapping[str, Any], unknown: str) -> Failure:
+    """Return the failure that a message reports; see `classify_error_payload`."""
     inner = payload.get("error")
     if "code" not in payload and "message" not in payload:
         if isinstance(inner, Mapping):
@@ -201,18 +219,9 @@ def _recoverable(payload: Mapping[Any, Any], code: str) -> bool | None:
 
 
 def _details(payload: Mapping[Any, Any]) -> dict[str, Any]:
-    reported = payload.get("details")
-    details: dict[str, Any] = {}
-    if isinstance(reported, Mapping):
-        pairs = cast("Mapping[object, Any]", reported).items()
-        details.update({str(key): value for key, value in pairs if key not in OWN_DETAILS})
-    details.update({key: payload[key] for key in _PASSED_ON if payload.get(key) is not None})
-    details.update(
-        {name: payload[key] for key, name in _RENAMED.items() if payload.get(key) is not None}
-    )
-    if not is_count(details.get("max_retries", 0)):
-        del details["max_retries"]
-    return details
+    passed_on = {key: payload[key] for key in _PASSED_ON if payload.get(key) is not None}
+    renamed = {name: payload[key] for key, name in _RENAMED.items() if payload.get(key) is not None}
+    return peer_details({**mapping_of(payload.get("details")), **passed_on, **renamed})
 
 
 def advice_of(payload: Mapping[Any, Any]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What is stored on the exception itself: the record of the attempts behind it, and notes.
+"""What is stored on the exception itself: the record of the attempts behind it, a mark, and notes.
 
 Rule: writing the record never fails and never changes the exception's class; reading returns our
 record or None.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import attrs
 
 from .failure import changed
-from .taxonomy import Executed, Kind
+from .vocabulary import Executed, Kind
 
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 ATTRIBUTE: Final = "__resilience__"
 OWN_WORDS: Final = frozenset({"not_executed", "stated"})
 """The proofs that a function gives of itself: `NotExecutedError`, `classify.register`."""
+
+
+ONE_REQUEST: Final = "__rb_one_request__"
+"""The attribute by which our adapters mark an error as that of one request."""
 
 
 class Record(NamedTuple):
@@ -85,6 +89,12 @@ def attach(error: BaseException, record: Record | None) -> bool:
     return True
 
 
+def allow_proof(error: BaseException) -> None:
+    """Mark an error as that of one request of our adapter: it can prove that this did not run."""
+    with suppress(Exception):  # a class may refuse attributes
+        object.__setattr__(error, ONE_REQUEST, True)
+
+
 def attributes_of(error: BaseException) -> Mapping[str, Any]:
     """Return the attributes stored on an exception itself; none if its class hides them.
 
@@ -97,15 +107,16 @@ def attributes_of(error: BaseException) -> Mapping[str, Any]:
     return held if type(held) is dict else {}
 
 
-def record_in(attributes: Mapping[str, Any]) -> Record | None:
-    """Return the record among the attributes of an exception, or None."""
-    record = attributes.get(ATTRIBUTE)
-    return record if isinstance(record, Record) else None
-
-
 def record_of(error: BaseException) -> Record | None:
-    """Return the record stored on the exception, or None."""
-    return record_in(attributes_of(error))
+    """Return the record stored on the exception, or None.
+
+    Never raises and runs no code of the exception's class.
+    """
+    try:
+        record = object.__getattribute__(error, "__dict__").get(ATTRIBUTE)
+    except Exception:  # noqa: BLE001 (a class may hide its dictionary)
+        return None
+    return record if isinstance(record, Record) else None
 
 
 def note_once(error: BaseException, note: str) -> bool:

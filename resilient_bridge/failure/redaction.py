@@ -15,8 +15,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from .codes import CODES
-from .secret_names import MASK, is_sensitive
+from .secret_values import MASK, is_sensitive
+from .vocabulary import CODES
 
 
 LIMIT: Final = 500
@@ -108,6 +108,12 @@ def class_name(value: object) -> str:
 
 
 _CLASS_NAME: Final = type.__dict__["__name__"].__get__
+
+
+def package_of(cls: type) -> str:
+    """Return the top package in a class's `__module__`; empty if that is no text."""
+    module = cast("object", cls.__module__)  # it may be any object
+    return module.partition(".")[0] if isinstance(module, str) else ""
 
 
 class _Walk:

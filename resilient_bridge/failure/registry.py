@@ -19,15 +19,13 @@ from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar, cast
 
 import attrs
 
-from .codes import OWN_CODES, code_info, is_known_code, near_code
-from .dispatch import dispatch
 from .exceptions import config_error
 from .failure import Failure
-from .finding import package_of, short_of
+from .finding import dispatch, short_of
 from .plain import PLAIN, PLAIN_ANSWERS
-from .redaction import text_of
+from .redaction import package_of, text_of
 from .rpc import CATEGORY_CODES, is_our_code
-from .taxonomy import Category, Executed, Kind
+from .vocabulary import OWN_CODES, Category, Executed, Kind, code_info, is_known_code, near_code
 from .what import Named, distance, is_name, meant, rank
 
 

@@ -1,65 +1,48 @@
-"""JSON-RPC error objects, including MCP's.
+"""JSON-RPC error objects, MCP's among them: what their numbers mean, and what else says what they say.
 
-What their numbers mean, and which fields of `data` override them.
+Which fields of `data` override a number, and which HTTP responses say that the session of MCP is
+unknown.
 
 Rule: nothing in a response is trusted: wrong types are ignored. `data` beats the number; a
-permanent failure stays permanent.
+permanent failure stays permanent. A server looks up the session before anything else, so a response
+that does not know it proves that the request did not run. The specification has only 404; servers
+also use other statuses and JSON-RPC codes, with texts of their own.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias, TypedDict, cast
+from typing import Any, Final, cast
 
-from .codes import CODES, PREFIXES
-from .taxonomy import Category, Executed, Kind, Severity
+from .finding import Finding
+from .vocabulary import CODES, PREFIXES, Category, Executed, Kind, Severity
 
-
-class ErrorFields(TypedDict, total=False):
-    """The fields of an error object besides its code, under the names of a failure's fields.
-
-    None leaves one to the table of codes.
-    """
-
-    category: Category | None
-    kind: Kind | None
-    retryable: bool | None
-    executed: Executed | None
-    proof: str
-    session_valid: bool | None
-    severity: Severity | None
-    retry_after: float | None
-    suggestions: Iterable[str]
-    details: Mapping[str, Any]
-
-
-Meaning: TypeAlias = tuple[str, ErrorFields]
 
 _UNKNOWN: Final = "SYS_INTERNAL_ERROR"
-_PROTOCOL: ErrorFields = {"kind": Kind.PERMANENT}
+_NOTHING: Final = Finding(code=_UNKNOWN)
 
-RPC_CODES: Mapping[int, Meaning] = MappingProxyType(
+RPC_CODES: Mapping[int, Finding] = MappingProxyType(
     {
-        -32000: ("CONN_RESET", {}),
-        -32001: ("SYS_TIMEOUT", {}),
-        -32002: ("SYS_UPSTREAM_REJECTED", {}),
-        -32003: ("AUTH_INVALID_TOKEN", {}),
-        -32004: ("SYS_CONFIG_INVALID", {}),
-        -32020: ("SYS_CONFIG_INVALID", {}),  # MCP: headers and body disagree
-        -32021: ("SYS_CONFIG_INVALID", {}),  # MCP: a capability of the client is missing
-        -32022: ("SYS_CONFIG_INVALID", {}),  # MCP: protocol version not supported
-        -32042: (
-            "SYS_UPSTREAM_REJECTED",
-            {"suggestions": ("open the url it names, then repeat",)},
+        -32000: Finding(code="CONN_RESET"),
+        -32001: Finding(code="SYS_TIMEOUT"),
+        -32002: Finding(code="SYS_UPSTREAM_REJECTED"),
+        -32003: Finding(code="AUTH_INVALID_TOKEN"),
+        -32004: Finding(code="SYS_CONFIG_INVALID"),
+        -32020: Finding(code="SYS_CONFIG_INVALID"),  # MCP: headers and body disagree
+        -32021: Finding(code="SYS_CONFIG_INVALID"),  # MCP: a capability of the client is missing
+        -32022: Finding(code="SYS_CONFIG_INVALID"),  # MCP: protocol version not supported
+        -32042: Finding(
+            code="SYS_UPSTREAM_REJECTED", suggestions=("open the url it names, then repeat",)
         ),
-        -32600: ("PROTO_INVALID_MESSAGE", _PROTOCOL),
-        -32601: ("PROTO_UNKNOWN_TYPE", {"proof": "rpc_unknown_method"}),
-        -32602: ("SYS_UPSTREAM_REJECTED", {"suggestions": ("correct the parameters",)}),
-        -32603: (_UNKNOWN, {}),
-        -32700: ("PROTO_INVALID_FRAME", {"proof": "rpc_not_parsed"}),
+        -32600: Finding(code="PROTO_INVALID_MESSAGE", kind=Kind.PERMANENT),
+        -32601: Finding(code="PROTO_UNKNOWN_TYPE", proof="rpc_unknown_method"),
+        -32602: Finding(code="SYS_UPSTREAM_REJECTED", suggestions=("correct the parameters",)),
+        -32603: Finding(code=_UNKNOWN),
+        -32700: Finding(code="PROTO_INVALID_FRAME", proof="rpc_not_parsed"),
     }
 )
 """What each number means; one that is missing here is an internal error."""
@@ -82,35 +65,28 @@ _HEALTH: Final = "check the bridge's health, and restart it if needed"
 _AGENTS: Final = "check the available agents"
 
 
-class Advice(NamedTuple):
-    """What a peer's message says beyond its number.
-
-    A more specific code (None: the number's), and what to do.
-    """
-
-    suggestions: tuple[str, ...]
-    code: str | None = None
-
-
-_BY_WORDS: Mapping[str, Advice] = MappingProxyType(
+_BY_WORDS: Mapping[str, tuple[str | None, tuple[str, ...]]] = MappingProxyType(
     {
-        "rate limit": Advice((_WAIT, "slow down if it recurs"), "SYS_RATE_LIMITED"),
-        "overloaded": Advice((_WAIT, "send fewer requests at once"), "SYS_UNAVAILABLE"),
-        "timed out": Advice((_WAIT, _HEALTH), "SYS_TIMEOUT"),
-        "session not found": Advice(("create a new session: this one may have expired", _AGENTS)),
-        "agent not found": Advice((_AGENTS,)),
-        "no agents registered": Advice(("register an agent, then start the bridge again",)),
-        "session capacity": Advice(("close a session that is no longer needed, then repeat",)),
-        "executor not started": Advice(("start the bridge", _HEALTH)),
-        "failed to start": Advice((_HEALTH,)),
-        "invalid worker response": Advice((_HEALTH, "update the worker")),
-        "exceeds maximum size": Advice(("send less at once",)),
-        "missing required credential": Advice(("set the credential it names",)),
-        "not registered": Advice(("use the id of a registered provider, or register it",)),
-        "api key": Advice(("fix the api key",)),
+        "rate limit": ("SYS_RATE_LIMITED", (_WAIT, "slow down if it recurs")),
+        "overloaded": ("SYS_UNAVAILABLE", (_WAIT, "send fewer requests at once")),
+        "timed out": ("SYS_TIMEOUT", (_WAIT, _HEALTH)),
+        "session not found": (
+            None,
+            ("create a new session: this one may have expired", _AGENTS),
+        ),
+        "agent not found": (None, (_AGENTS,)),
+        "no agents registered": (None, ("register an agent, then start the bridge again",)),
+        "session capacity": (None, ("close a session that is no longer needed, then repeat",)),
+        "executor not started": (None, ("start the bridge", _HEALTH)),
+        "failed to start": (None, (_HEALTH,)),
+        "invalid worker response": (None, (_HEALTH, "update the worker")),
+        "exceeds maximum size": (None, ("send less at once",)),
+        "missing required credential": (None, ("set the credential it names",)),
+        "not registered": (None, ("use the id of a registered provider, or register it",)),
+        "api key": (None, ("fix the api key",)),
     }
 )
-"""What peers say in their messages: the first that is found counts."""
+"""What peers say in their messages, the first that is found: a more specific code (None: the number's), and what to do."""
 _BY_CATEGORY: Mapping[Category, tuple[str, ...]] = MappingProxyType(
     {
         Category.INTERNAL: (_HEALTH, "report it with its message"),
@@ -122,6 +98,7 @@ _GENERAL: Final = frozenset(
     {*CATEGORY_CODES.values()}
 )  # codes no more specific than their category
 _INTERNAL: Final = -32603
+_LARGEST_BODY: Final = 65_536  # bytes or characters that are parsed
 _LOOKED_AT: Final = 500  # characters of a message
 
 _SESSION_GONE = frozenset({-32600, 32600, -32002, -32001, -32000})
@@ -163,33 +140,37 @@ OWN_DETAILS: Final = frozenset(
 """Details about our end of the link: decisions depend on them, so a peer cannot set them."""
 
 
-def read_rpc_error(error: object) -> tuple[str, str, ErrorFields]:
-    """Return (code, message, overrides) of an error object or its response; never raises."""
+def error_object_finding(error: object) -> Finding:
+    """Return the verdict on a JSON-RPC error object, or on the answer around it; never raises."""
     fields = mapping_of(error)
     fields = mapping_of(fields.get("error")) or fields
     number, text, data = fields.get("code"), fields.get("message"), mapping_of(fields.get("data"))
     message = text if isinstance(text, str) else ""
     number = number if isinstance(number, int) and not isinstance(number, bool) else None
-    code, base = _meaning(number, message, data)
-    code, advised = _advised(code, number, message, data)
-    overrides: ErrorFields = {**base, **advised, **_overrides(code, data)}
-    if "executed" in overrides:
-        overrides.pop("proof", None)
-    elif "proof" in overrides:
-        overrides["executed"] = Executed.NO
-    elif CODES.get(code, CODES[_UNKNOWN]).executed is Executed.NO:
-        overrides["executed"] = Executed.MAYBE
+    found = _advised(_meaning(number, message, data), number, message, data)
+    found = found.evolve(**_stated(found.code, data))
+    if found.executed is not None:  # more is said than a number can prove
+        found = found.evolve(proof="")
     details: dict[str, Any] = {} if number is None else {"rpc_code": number}
     for name, key in (("providerId", "provider_id"), ("sessionId", "session_id")):
         if isinstance(value := data.get(name), str):
             details[key] = value
-    details.update(
-        {str(key): value for key, value in data.items() if str(key) not in _READ | OWN_DETAILS}
-    )
+    return found.evolve(message=message, details={**details, **peer_details(data, _READ)})
+
+
+def peer_details(reported: Mapping[Any, Any], read: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the details that a peer may set: those that are not `read` elsewhere, and none of ours.
+
+    Its `max_retries` counts if it is a count.
+    """
+    details = {
+        str(key): value
+        for key, value in reported.items()
+        if str(key) not in read and str(key) not in OWN_DETAILS
+    }
     if not is_count(details.get("max_retries", 0)):
         del details["max_retries"]
-    overrides["details"] = details
-    return code, message, overrides
+    return details
 
 
 def is_our_code(code: object) -> bool:
@@ -207,58 +188,58 @@ def is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _meaning(number: int | None, message: str, data: Mapping[object, Any]) -> Meaning:
+def _meaning(number: int | None, message: str, data: Mapping[object, Any]) -> Finding:
     named_code = data.get("code")
     if is_our_code(named_code):
-        return str(named_code), {}
+        return Finding(code=str(named_code))
     if number in _SESSION_GONE and SESSION_UNKNOWN.match(message):
-        return "SESS_NOT_FOUND", {"proof": "mcp_session_unknown"}
-    meaning: Meaning = (_UNKNOWN, {}) if number is None else RPC_CODES.get(number, (_UNKNOWN, {}))
+        return Finding(code="SESS_NOT_FOUND", proof="mcp_session_unknown")
+    meaning = _NOTHING if number is None else RPC_CODES.get(number, _NOTHING)
     category = _category(data)
     if (
-        category is not None and category is not CODES[meaning[0]].category
+        category is not None and category is not CODES[meaning.code].category
     ):  # -32000 stands for two of them
-        return CATEGORY_CODES[category], {}
+        return Finding(code=CATEGORY_CODES[category])
     return meaning
 
 
 def _advised(
-    code: str, number: int | None, message: str, data: Mapping[object, Any]
-) -> tuple[str, ErrorFields]:
-    """Return the code and what to do, by the peer's message, its category and its `retryable` mark."""
+    found: Finding, number: int | None, message: str, data: Mapping[object, Any]
+) -> Finding:
+    """Return the verdict with what to do, by the peer's message, its category and its `retryable` mark."""
     if is_our_code(data.get("code")) or number not in RPC_CODES:
-        return code, {}
+        return found
+    code = found.code
     category = _category(data) or CODES[code].category
     lowered = message[:_LOOKED_AT].lower()
     advice = next((advice for words, advice in _BY_WORDS.items() if words in lowered), None)
     if advice is None:
-        if data.get("retryable") is True:
-            return code, {
-                "suggestions": (_WAIT, _HEALTH) if category is Category.TRANSPORT else (_WAIT,)
-            }
         lines = _BY_CATEGORY.get(category) if "type" in data or number == _INTERNAL else None
-        return code, {"suggestions": lines} if lines else {}
-    if advice.code is None or code not in _GENERAL:
-        return code, {"suggestions": advice.suggestions}
-    return advice.code, {
-        "suggestions": advice.suggestions,
-        "category": category,
-        "executed": Executed.MAYBE,
-        "retryable": CODES[code].retryable or CODES[advice.code].retryable,
-    }
+        if data.get("retryable") is True:
+            lines = (_WAIT, _HEALTH) if category is Category.TRANSPORT else (_WAIT,)
+        return found.evolve(suggestions=lines) if lines else found
+    better, lines = advice
+    if better is None or code not in _GENERAL:
+        return found.evolve(suggestions=lines)
+    return found.evolve(
+        code=better,
+        suggestions=lines,
+        category=category,
+        executed=Executed.MAYBE,
+        retryable=CODES[code].retryable or CODES[better].retryable,
+    )
 
 
-def _overrides(code: str, data: Mapping[object, Any]) -> ErrorFields:
-    found: ErrorFields = {}
+def _stated(code: str, data: Mapping[object, Any]) -> dict[str, Any]:
+    """Return the fields that `data` states, as a failure has them."""
+    found: dict[str, Any] = {}
     category, retryable, session = _category(data), data.get("retryable"), data.get("sessionValid")
     if category is not None:
         found["category"] = category
     if isinstance(retryable, bool) and code != "CONN_TLS_HANDSHAKE_FAILED":
         found["retryable"] = retryable
-        if retryable:
-            found["kind"] = (
-                Kind.TRANSIENT
-            )  # a retry is useful; the mark does not say whether the call ran
+        if retryable:  # a retry is useful; the mark does not say whether the call ran
+            found["kind"] = Kind.TRANSIENT
     executed = data.get("executed")
     if isinstance(executed, str) and executed in {Executed.MAYBE, Executed.YES}:
         found["executed"] = Executed(executed)  # "no" would be a proof, which a peer cannot give
@@ -286,3 +267,57 @@ def _category(data: Mapping[object, Any]) -> Category | None:
 def mapping_of(value: object) -> Mapping[object, Any]:
     """Return the value if it is a mapping, else an empty one."""
     return cast("Mapping[object, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def read_json(body: object) -> object:
+    """Return a bounded body parsed as JSON, None if it is not JSON."""
+    if not isinstance(body, (bytes, bytearray, str)) or not 0 < len(body) <= _LARGEST_BODY:
+        return None
+    try:
+        return cast("object", json.loads(body))
+    except (ValueError, RecursionError):
+        return None
+
+
+# ---- responses that do not know the session ---------------------------------------------------------
+
+
+_SESSION_STATUSES: Final = frozenset({400, 401, 403, 404, 409, 410, 422, 503})
+_SESSION_READ: Final = 500  # characters
+_OF_SESSIONS: Final = frozenset({-32001, -32600})
+
+
+def is_session_error(error: Mapping[str, Any]) -> bool:
+    """Return whether a JSON-RPC error in a successful response means that the session is gone.
+
+    It needs a code and a text that say so, and no data: a session of the application has some.
+    """
+    message = error.get("message")
+    is_text = (
+        isinstance(message, str)
+        and SESSION_UNKNOWN.match(message.strip()[:_SESSION_READ]) is not None
+    )
+    return is_text and error.get("code") in _OF_SESSIONS and error.get("data") is None
+
+
+def is_session_unknown(status: int, body: bytes) -> bool:
+    """Return whether this response to a request with a session id means that the session is gone.
+
+    404 does, unless it is a JSON-RPC error of another meaning (-32601: no such method). Another
+    status does if its text says so: 400 "No valid session ID provided", 400 "Bad Request: Server
+    not initialized", 401 "Session not found".
+    """
+    text = body.decode("utf-8", "replace")
+    body_fields = mapping_of(cast("Any", read_json(text)))
+    error = mapping_of(body_fields.get("error"))
+    code, message = (
+        error.get("code"),
+        error.get("message") or body_fields.get("message") or body_fields.get("error") or text,
+    )
+    says_so = (
+        isinstance(message, str)
+        and SESSION_UNKNOWN.match(message.strip()[:_SESSION_READ]) is not None
+    )
+    if status == 404:
+        return says_so or not isinstance(code, int) or code in _SESSION_GONE
+    return status in _SESSION_STATUSES and says_so

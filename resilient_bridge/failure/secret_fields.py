@@ -10,20 +10,23 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from .secret_names import (
+from .secret_near import Nearby, Tables
+from .secret_values import (
     AMBIGUOUS,
     ATTRIBUTE,
     HEADERS,
+    LONG,
     MASK,
     PHRASES,
     Kind,
     Name,
+    has_mix,
+    is_opaque,
+    is_secret,
     is_sensitive,
+    is_word,
     names_in,
 )
-from .secret_near import Nearby
-from .secret_tables import Tables
-from .secret_values import LONG, has_mix, is_opaque, is_secret, is_word
 
 
 Span = tuple[int, int]

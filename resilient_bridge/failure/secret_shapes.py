@@ -1,5 +1,9 @@
 """What a secret looks like in text: one table of shapes, and the search that masks them.
 
+A text is searched as its reader sees it: without escapes, entities, percent-encoding and invisible
+characters, each decoded at once however often it was encoded (`%253D`, `&amp;quot;`, `\\\\\\"`). Some
+are read as what they are: a manifest of Kubernetes, base64.
+
 Rule: linear. No pattern reads on for something that may not come: what is unbounded in it always
 matches, and what may fail is bounded. A shape is looked for only where one of its clues stands,
 because most texts hold no secret.
@@ -7,20 +11,151 @@ because most texts hold no secret.
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterable
+import unicodedata
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Final
+from urllib.parse import unquote
 
-from .secret_commands import command_shapes
-from .secret_decoding import decoded
+from .secret_commands import SETTINGS, Shape, command_shapes, row, tokens, unless_word
 from .secret_fields import MASKED, UNMASKED, replaced, spans_by_name
-from .secret_names import CLUES, FOREIGN, MASK, kind_of, words
-from .secret_readings import spans_in_base64, spans_in_manifest
-from .secret_rows import SETTINGS, Shape, row, unless_word
-from .secret_tables import spans_in_sql
-from .secret_tokens import tokens
-from .secret_values import has_mix, is_secret
+from .secret_near import spans_in_sql
+from .secret_values import CLUES, FOREIGN, MASK, has_mix, is_secret, kind_of, words
+
+
+_CODES: Final = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+_ENCODED: Final = re.compile(
+    rf"[{_CODES}]|%(?!20)[0-9a-fA-F]|&(?:#\w{{1,7}}|[a-zA-Z]{{2,8}});|\\[uxnrt0e\"'`/\\]"
+)
+_ANSI: Final = re.compile(
+    r"(?:\x1b|\\{1,4}(?:x1b|u001b|033|e))(?:\[[0-9;?]{0,30}[ -/]{0,3}[@-~]|\]8;[^;\x1b]{0,60};|\\)|\x9b[0-9;?]{0,30}[@-~]",
+    re.IGNORECASE,
+)
+_INVISIBLE: Final = re.compile(
+    rf"[{_CODES}]|\\{{1,4}}(?:x0[0-8bcef]|u000[0-8bcef]|x7f|u200[b-f]|u202[a-e]|u206[0-9a-f]|u00ad|ufeff|0(?![0-9]))",
+    re.IGNORECASE,
+)
+_PERCENT: Final = re.compile(r"(?:%(?:25){0,8}[0-9a-f]{2})++", re.IGNORECASE)
+_MANY_PERCENTS: Final = re.compile(r"%(?:25)+(?=[0-9a-f]{2})", re.IGNORECASE)
+_ENTITY: Final = re.compile(r"&(?:amp;){0,8}(#\d{1,7}|#x[0-9a-f]{1,6}|[a-z]{2,8});", re.IGNORECASE)
+_ESCAPE: Final = re.compile(r"\\{1,32}(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([\"'`/])|([nrt]))")
+_FOREIGN: Final = re.compile(r"[\x80-\u2025\u2027-\U0010ffff]+")  # but for the mark of what was cut
+_CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t"}
+_LIKE_LATIN: Final = str.maketrans(  # letters of Cyrillic script that look like others
+    "\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456\u0458\u0455\u0501\u04bb\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425",
+    "aeopcxyijsdhABEKMHOPCTX",
+)
+_MIXED: Final = re.compile(
+    r"[\u0430\u0435\u043e\u0440\u0441\u0445\u0443\u0456\u0458\u0455\u0501\u04bb\u0410\u0415\u041e\u0420\u0421\u0425\u0423\u0406\u0408\u0405](?:(?<=[A-Za-z].)|(?=[A-Za-z]))"
+)
+
+
+def decoded(text: str) -> str:
+    """Return the text without one layer of encoding; the same object if it has none."""
+    is_plain = text.isascii()
+    if is_plain and "%" not in text and "&" not in text and "\\" not in text and text.isprintable():
+        return text
+    if _ENCODED.search(text) is not None:
+        text = _INVISIBLE.sub("", _ANSI.sub("", text))
+        if "%" in text:
+            text = _PERCENT.sub(_from_percent, text)
+        if "&" in text:
+            text = _ENTITY.sub(lambda found: html.unescape(f"&{found[1]};"), text)
+        if "\\" in text:
+            text = _ESCAPE.sub(_from_escape, text)
+    if not is_plain:
+        if not unicodedata.is_normalized("NFKC", text):
+            text = _FOREIGN.sub(_composed, unicodedata.normalize("NFC", text))
+        text = _MIXED.sub(lambda found: found.group().translate(_LIKE_LATIN), text)
+    return text
+
+
+def _composed(found: re.Match[str]) -> str:
+    return unicodedata.normalize("NFKC", found.group())
+
+
+def _from_percent(found: re.Match[str]) -> str:
+    return unquote(_MANY_PERCENTS.sub("%", found.group()))
+
+
+def _from_escape(found: re.Match[str]) -> str:
+    wide, narrow, mark, control = found.groups()
+    if mark or control:
+        return mark or _CONTROLS[control]
+    point = chr(int(wide or narrow, 16))
+    return point if point.isprintable() else ""
+
+
+# ---- texts that are read as what they are -----------------------------------------------------------
+
+
+Span = tuple[int, int]
+
+# ---- Kubernetes: each value of a Secret ------------------------------------------------------------------------------
+
+_MANIFEST: Final = re.compile(r"\bkind\\{0,3}['\"]?\s{0,4}:\s{0,4}\\{0,3}['\"]?Secret\b")
+_DATA: Final = re.compile(
+    r"(?:^|\n)([ ]{0,40})(?:data|stringData):[ \t]*\r?\n|\b(?:data|stringData)\\{0,3}['\"]\s{0,4}:\s{0,4}\{"
+)
+_ENTRY: Final = re.compile(r"([ ]{1,40})[^\s:][^\n:]{0,200}:[ ]([^\n]*+)(?:\n|$)")
+_MEMBER: Final = re.compile(
+    r"\s{0,40}\\{0,3}['\"][^'\"\\]{1,200}\\{0,3}['\"]\s{0,4}:\s{0,4}\\{0,3}['\"]([^'\"\\]*+)\\{0,3}['\"]\s{0,4},?"
+)
+
+
+def spans_in_manifest(text: str, lowered: str) -> Iterator[Span]:
+    """Return what stands under `data:` and `stringData:` of a Secret, whatever its names are."""
+    if "kind" not in lowered or _MANIFEST.search(text) is None:
+        return
+    for block in _DATA.finditer(text):
+        at, margin = block.end(), block[1]
+        pattern, group = (_MEMBER, 1) if margin is None else (_ENTRY, 2)
+        while (entry := pattern.match(text, at)) is not None:
+            if margin is not None and len(entry[1]) <= len(margin):
+                break
+            if is_secret(entry[group]):
+                yield entry.span(group)
+            at = entry.end()
+
+
+# ---- base64 of a text with a secret ----------------------------------------------------------------------------------
+
+_BASE64: Final = re.compile(r"(?<![\w+/.-])[A-Za-z0-9+/_-]{16,}+={0,2}(?![\w+/=-])")
+_LEAST: Final = 16
+_LARGEST: Final = 4_000
+_MOST: Final = 20
+
+
+def spans_in_base64(text: str, masked: Callable[[str], str]) -> Iterator[Span]:
+    """Return each run of base64 that holds a secret once it is decoded: `user:password`, JSON, a form."""
+    if max(map(len, text.split()), default=0) < _LEAST:
+        return
+    for count, run in enumerate(_BASE64.finditer(text)):
+        if count == _MOST:
+            return
+        plain = _plain(run.group()[:_LARGEST])
+        if plain is not None and ("\0" in plain.strip("\0") or masked(plain) != plain):
+            yield run.span()
+
+
+def _plain(encoded: str) -> str | None:
+    """Return the text in base64; None where it is none, which is printable."""
+    if encoded.isalpha() and (encoded.islower() or encoded.isupper()):
+        return None
+    standard = encoded.replace("-", "+").replace("_", "/").rstrip("=")
+    if len(standard) % 4 == 1:
+        return None
+    try:
+        plain = b64decode(standard + "=" * (-len(standard) % 4)).decode("ascii")
+    except ValueError:
+        return None
+    return plain if re.sub(r"[\0\r\n\t]", "", plain).isprintable() else None
+
+
+# ---- shapes -----------------------------------------------------------------------------------------
 
 
 def _unless_harmless_field(found: re.Match[str]) -> str:

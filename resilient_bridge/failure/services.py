@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .finding import Finding, Rules, short_of
+from .finding import Finding, Rows, short_of
 from .retry_after import wait_from_headers
 from .rpc import mapping_of
 from .statuses import status_finding, stream_finding
-from .taxonomy import Category, Executed
 from .texts import text_finding
+from .vocabulary import Category, Executed
 
 
 _MAYBE: Final = Executed.MAYBE
@@ -117,46 +117,29 @@ def _pushback(error: Any) -> float | None:
     return wait_from_headers(named, None)[0]
 
 
-def _google_call(error: Any) -> Finding | None:
-    """Return the verdict on a google.api_core call error.
-
-    It uses the HTTP status of its class, for gRPC too.
-    """
-    status = error.code
-    if not isinstance(status, int) or not 400 <= status <= 599:
-        return None
-    return status_finding(status).evolve(proof="")
-
-
-RULES: Rules = {
-    ("botocore", "ClientError"): _client_error,
-    ("botocore", "ConnectTimeoutError"): Finding(code="CONN_TIMEOUT", executed=_MAYBE),
-    ("botocore", "ReadTimeoutError"): _TIMEOUT,
-    ("botocore", "ConnectionClosedError"): _LOST,
-    ("botocore", "ResponseStreamingError"): _LOST,
-    ("botocore", "IncompleteReadError"): _LOST,
-    ("botocore", "HTTPClientError"): _LOST,
-    ("botocore", "ConnectionError"): _UNREACHED,
-    ("botocore", "NoCredentialsError"): _CREDENTIALS,
-    ("botocore", "PartialCredentialsError"): _CREDENTIALS,
-    ("botocore", "CredentialRetrievalError"): Finding(code="AUTH_REFRESH_FAILED"),
-    ("botocore", "TokenRetrievalError"): Finding(code="AUTH_REFRESH_FAILED"),
-    ("botocore", "UnauthorizedSSOTokenError"): Finding(code="AUTH_TOKEN_EXPIRED"),
-    ("botocore", "NoRegionError"): Finding(code="SYS_CONFIG_INVALID", message="region missing"),
-    ("botocore", "ParamValidationError"): Finding(
-        code="SYS_CONFIG_INVALID",
-        message="parameters not valid",
-        suggestions=("correct the parameters it names",),
-    ),
-    ("grpc", "RpcError"): _rpc_error,
-    ("google", "GoogleAPICallError"): _google_call,
-}
-
-WRAPPERS: Mapping[tuple[str, str], str | None] = {
-    ("botocore", "ConnectionError"): "",
-    ("botocore", "HTTPClientError"): "",
-}
-"""Classes below which the root cause is searched."""
-
-LEAVES: Final = frozenset({("botocore", "ConnectTimeoutError"), ("botocore", "ReadTimeoutError")})
-"""Subclasses of wrappers that hide nothing."""
+ROWS: Final = Rows(
+    {
+        ("botocore", "ClientError"): _client_error,
+        ("botocore", "ConnectTimeoutError"): Finding(code="CONN_TIMEOUT", executed=_MAYBE),
+        ("botocore", "ReadTimeoutError"): _TIMEOUT,
+        ("botocore", "ConnectionClosedError"): _LOST,
+        ("botocore", "ResponseStreamingError"): _LOST,
+        ("botocore", "IncompleteReadError"): _LOST,
+        ("botocore", "HTTPClientError"): _LOST,
+        ("botocore", "ConnectionError"): _UNREACHED,
+        ("botocore", "NoCredentialsError"): _CREDENTIALS,
+        ("botocore", "PartialCredentialsError"): _CREDENTIALS,
+        ("botocore", "CredentialRetrievalError"): Finding(code="AUTH_REFRESH_FAILED"),
+        ("botocore", "TokenRetrievalError"): Finding(code="AUTH_REFRESH_FAILED"),
+        ("botocore", "UnauthorizedSSOTokenError"): Finding(code="AUTH_TOKEN_EXPIRED"),
+        ("botocore", "NoRegionError"): Finding(code="SYS_CONFIG_INVALID", message="region missing"),
+        ("botocore", "ParamValidationError"): Finding(
+            code="SYS_CONFIG_INVALID",
+            message="parameters not valid",
+            suggestions=("correct the parameters it names",),
+        ),
+        ("grpc", "RpcError"): _rpc_error,
+    },
+    wrappers={("botocore", "ConnectionError"): "", ("botocore", "HTTPClientError"): ""},
+    leaves=frozenset({("botocore", "ConnectTimeoutError"), ("botocore", "ReadTimeoutError")}),
+)

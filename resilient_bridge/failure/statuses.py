@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .bodies import ErrorBody, read_body, read_json
+from .bodies import EMPTY, ErrorBody, read_body
 from .finding import Finding
 from .payloads import payload_finding
 from .provider_codes import (
@@ -28,8 +28,8 @@ from .provider_codes import (
     with_message,
 )
 from .retry_after import is_used_up, reset_from_headers, wait_from_headers
-from .rpc import mapping_of
-from .taxonomy import Category
+from .rpc import mapping_of, read_json
+from .vocabulary import Category
 
 
 _REPEATABLE = frozenset({408, 421, 423, 425, 429})
@@ -148,6 +148,9 @@ def _by_words(
     content: ErrorBody, finding: Finding, status: int, headers: object, override: bool | None
 ) -> Finding:
     """Return what the body makes of the status's verdict: the same, or another one."""
+    if content is EMPTY:  # as most are of a server that is down
+        is_limit = status == _FORBIDDEN and is_used_up(headers)
+        return _changed_by(RATE, finding, override) if is_limit else finding
     found = lasting_finding(content, status, headers)
     if found is None and status in _LOGINS:
         found = login_finding(content.names, content.words)
@@ -168,8 +171,11 @@ def _by_words(
         found = MEMORY
     if found is None and content.passing and not finding.repeats:
         found = PASSING
-    if found is None:
-        return finding
+    return finding if found is None else _changed_by(found, finding, override)
+
+
+def _changed_by(found: Finding, finding: Finding, override: bool | None) -> Finding:
+    """Return the body's verdict with what the status's has beside it."""
     details = {**finding.details, **found.details}
     if found.retryable is None and override is not None:
         found = found.evolve(retryable=override)
@@ -380,3 +386,16 @@ def hidden_finding(body: bytes, headers: object) -> Finding | None:
     content = read_body(body, headers)
     unknown = Finding(code="SYS_UPSTREAM_REJECTED") if content.names or content.number else None
     return bare_finding(content, unknown)
+
+
+# ---- a server that is away --------------------------------------------------------------------------
+
+
+_AWAY: Final = frozenset(
+    {502, 503, 504, 520, 521, 522, 523, 524, 530}
+)  # from 520 on: of Cloudflare
+
+
+def is_server_away(status: int) -> bool:
+    """Return whether this status of a refusal says that the server behind a proxy is away."""
+    return status in _AWAY

@@ -1,8 +1,12 @@
-"""Rules for errors of the operating system: errnos, getaddrinfo, timeouts, ends of streams; and of
-drivers that pass its words on.
+"""Rules for what a connection raises by itself: the operating system, TLS, WebSocket libraries, our transports.
 
-Rule: the errno decides, and the class only if there is none. Numbers come from the running system's
-`errno`.
+Errnos, getaddrinfo, timeouts, ends of streams, and drivers that pass the system's words on; which
+check a certificate failed, until when it was valid, and what to do about it; closes and handshakes.
+
+Rule: the errno decides, and the class only if there is none; numbers come from the running system's
+`errno`. A failed verification fails again, so it is never retryable; only an interrupted handshake
+is. `ConnectionClosed.code` is never read (it warns): who closed first decides which of the two close
+frames counts.
 """
 
 from __future__ import annotations
@@ -10,14 +14,16 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from .errnos import errno_of, errno_of_windows
-from .finding import Finding, Reader, Rules, own_words, package_of
-from .hints import hints
-from .taxonomy import Category
+from .closes import close_finding
+from .errnos import errno_of, errno_of_windows, hints
+from .finding import Finding, Reader, Rows, Rules, own_words, short_of, wrong_setting
+from .redaction import package_of, text_of
+from .statuses import status_finding
 from .texts import text_finding
+from .vocabulary import Category
 
 
 _REFUSED = Finding(code="CONN_REFUSED", proof="not_connected", suggestions=hints("ECONNREFUSED"))
@@ -179,8 +185,35 @@ def _in_words(error: BaseException) -> Finding | None:
     return text_finding(own_words(error, *_DRIVERS))
 
 
+def _no_key(error: BaseException) -> Finding | None:
+    """The rule for a missing key: ValueError (google-genai) or TypeError (anthropic), by text.
+
+    A class of the user's below them is not read: its words are the user's.
+    """
+    if type(error) not in {ValueError, TypeError}:
+        return None
+    text = text_of(error)
+    provider = next(
+        (name for words, name in _NO_KEY.items() if text.strip('"').startswith(words)), None
+    )
+    if provider is None:
+        return None
+    message = NO_CREDENTIALS.message + short_of(text)
+    return NO_CREDENTIALS.evolve(message=message, details={"provider_id": provider})
+
+
+NO_CREDENTIALS: Final = Finding(
+    code="SYS_CONFIG_INVALID",
+    message="credentials missing",
+    suggestions=("set the provider's api key",),
+)
+_NO_KEY: Final = {
+    "No API key was provided": "google-gemini",
+    "Missing key inputs argument": "google-gemini",
+    "Could not resolve authentication method": "anthropic",
+}
 _DRIVERS: Final = ("sqlite3", "psycopg", "psycopg2", "pymysql", "redis", "paramiko")
-RULES: Rules = {
+_SYSTEM: Rules = {
     **{
         (package, "OperationalError"): _in_words
         for package in ("sqlite3", "psycopg", "psycopg2", "pymysql")
@@ -208,9 +241,283 @@ RULES: Rules = {
     ("asyncio", "TimeoutError"): _TIMEOUT,
     ("concurrent", "TimeoutError"): _TIMEOUT,
     ("builtins", "MemoryError"): _MEMORY,
+    ("builtins", "ValueError"): _no_key,
+    ("builtins", "TypeError"): _no_key,
     ("socket", "gaierror"): _getaddrinfo,
     ("socket", "herror"): _DNS,
     ("anyio", "ClosedResourceError"): _CLOSED,
     ("anyio", "BrokenResourceError"): _CLOSED,
     ("anyio", "EndOfStream"): _CLOSED,
 }
+
+
+# ---- TLS --------------------------------------------------------------------------------------------
+
+
+def _refusal(reason: str, message: str, action: str, suggestion: str) -> tuple[str, Finding]:
+    # The client's own check precedes the request. The server's verdict on our certificate may come after it (TLS 1.3).
+    is_ours = reason not in ("CLIENT_CERTIFICATE", "PROTOCOL")
+    return reason, Finding(
+        code="CONN_TLS_HANDSHAKE_FAILED",
+        message=f"tls handshake failed: {message}",
+        retryable=False,
+        proof="tls_failed" if is_ours else "",
+        suggestions=(suggestion,),
+        details={"reason": reason, "suggested_action": action},
+    )
+
+
+_REASONS: Final[Mapping[str, Finding]] = dict(
+    [
+        _refusal(
+            "CERTIFICATE_EXPIRED",
+            "certificate expired",
+            "regenerate_certificates",
+            "renew the server's certificate and restart the server",
+        ),
+        _refusal(
+            "NOT_YET_VALID",
+            "certificate not yet valid",
+            "check_clock",
+            "check the clocks of both ends, then the certificate's start date",
+        ),
+        _refusal(
+            "SELF_SIGNED",
+            "certificate is self-signed",
+            "confirm_pinning_hash",
+            "pin the certificate by its sha-256, or trust its issuer",
+        ),
+        _refusal(
+            "UNTRUSTED_CHAIN",
+            "certificate chain not trusted",
+            "verify_certificate_chain",
+            "let the server send its whole chain, or add the issuer to the trusted ones",
+        ),
+        _refusal(
+            "HOSTNAME_MISMATCH",
+            "certificate is for another host",
+            "check_hostname",
+            "connect by a name that the certificate lists",
+        ),
+        _refusal(
+            "REVOKED",
+            "certificate revoked",
+            "regenerate_certificates",
+            "replace the server's certificate",
+        ),
+        _refusal(
+            "PIN_MISMATCH",
+            "certificate does not match the pin",
+            "confirm_pinning_hash",
+            "compare the pin with the server's certificate through another channel before changing it",
+        ),
+        _refusal(
+            "CLIENT_CERTIFICATE",
+            "client certificate refused",
+            "provide_client_certificate",
+            "present a certificate that the server accepts",
+        ),
+        _refusal(
+            "VERIFICATION_FAILED",
+            "certificate verification failed",
+            "verify_certificate_chain",
+            "check the certificate and its chain",
+        ),
+        _refusal(
+            "PROTOCOL",
+            "no common tls protocol",
+            "check_tls_versions",
+            "check that the port speaks tls, and the versions of both ends",
+        ),
+    ]
+)
+
+# OpenSSL's X509_V_ERR numbers
+_VERIFY_CODES: Mapping[int, str] = {
+    9: "NOT_YET_VALID",
+    10: "CERTIFICATE_EXPIRED",
+    18: "SELF_SIGNED",
+    19: "SELF_SIGNED",
+    2: "UNTRUSTED_CHAIN",
+    20: "UNTRUSTED_CHAIN",
+    21: "UNTRUSTED_CHAIN",
+    23: "REVOKED",
+    27: "UNTRUSTED_CHAIN",
+    62: "HOSTNAME_MISMATCH",
+    64: "HOSTNAME_MISMATCH",
+}
+_CUT = Finding(code="CONN_RESET", message="connection lost during tls")
+# The stream was damaged or cut in transit; a new connection starts with fresh keys.
+_DAMAGED = frozenset(
+    {
+        "APPLICATION_DATA_AFTER_CLOSE_NOTIFY",
+        "BAD_RECORD_MAC",
+        "DECRYPTION_FAILED_OR_BAD_RECORD_MAC",
+        "SSLV3_ALERT_BAD_RECORD_MAC",
+        "UNEXPECTED_EOF_WHILE_READING",
+    }
+)
+
+
+def tls_finding(reason: str, expiry: str | None = None, **details: Any) -> Finding:
+    """Return the verdict for a reason.
+
+    `expiry` is the end of the certificate's validity as ISO 8601, if known.
+    """
+    found = _REASONS.get(reason, _REASONS["VERIFICATION_FAILED"])
+    fields = {**found.details, "reason": reason, **details}
+    if expiry is not None:
+        fields["expiry"] = expiry
+    when = details.get("start") if reason == "NOT_YET_VALID" else expiry
+    message = found.message + (f" ({when})" if when else "")
+    proof = found.proof if reason in _REASONS else ""
+    return found.evolve(message=message, proof=proof, details=fields)
+
+
+def _verification(error: Any) -> Finding:
+    named: object = getattr(error, "certificate_reason", None)
+    number: object = getattr(error, "verify_code", None)
+    reason = (
+        _VERIFY_CODES.get(number, "VERIFICATION_FAILED")
+        if isinstance(number, int)
+        else "VERIFICATION_FAILED"
+    )
+    if isinstance(named, str) and named in _REASONS:
+        reason = named
+    expiry, start = _text(error, "certificate_expiry"), _text(error, "certificate_start")
+    digest = _text(error, "certificate_sha256")
+    shown = {"start": start, "sha256": digest}
+    found = tls_finding(
+        reason, expiry, **{name: text for name, text in shown.items() if text is not None}
+    )
+    if reason == "SELF_SIGNED" and digest is not None:
+        advice = f"compare its sha-256 through another channel, then pin it: sha256:{digest}"
+        return found.evolve(suggestions=(advice, "or trust its issuer"))
+    return found
+
+
+def _text(error: Any, name: str) -> str | None:
+    value: object = getattr(error, name, None)
+    return value if isinstance(value, str) else None
+
+
+def _handshake(error: Any) -> Finding:
+    reason: object = getattr(error, "reason", None)
+    alert = reason if isinstance(reason, str) else ""
+    if alert in _DAMAGED:
+        return _CUT
+    # CERTIFICATE_VERIFY_FAILED is our own check; ALERT … CERTIFICATE … and UNKNOWN_CA: the server refuses our certificate
+    if alert == "CERTIFICATE_VERIFY_FAILED":
+        return _verification(error)
+    by_server = "ALERT" in alert and ("CERTIFICATE" in alert or "UNKNOWN_CA" in alert)
+    return tls_finding("CLIENT_CERTIFICATE" if by_server else "PROTOCOL", tls_alert=alert)
+
+
+_TLS: Rules = {
+    ("ssl", "SSLCertVerificationError"): _verification,
+    ("ssl", "CertificateError"): _verification,
+    ("ssl", "SSLEOFError"): _CUT,
+    ("ssl", "SSLZeroReturnError"): _CUT,
+    ("ssl", "SSLSyscallError"): _CUT,
+    ("ssl", "SSLError"): _handshake,
+}
+
+
+# ---- WebSocket --------------------------------------------------------------------------------------
+
+
+_HANDSHAKE = Finding(
+    code="PROTO_VIOLATION",
+    message="websocket handshake not valid",
+    proof="upgrade_refused",
+    suggestions=("check that the url's path leads to a websocket server",),
+)
+_HANDSHAKE_CUT = Finding(
+    code="CONN_RESET", message="connection lost during the handshake", proof="upgrade_refused"
+)
+_FRAMES = Finding(code="PROTO_VIOLATION", message="websocket protocol violated")
+_TOO_BIG = Finding(code="PROTO_MESSAGE_TOO_BIG")
+_MISUSE = Finding(code="SYS_INTERNAL_ERROR", message="connection used in the wrong state")
+# of ours or of theirs: what we asked for may have run before its answer came out garbled
+_NO_MESSAGE = Finding(code="PROTO_INVALID_MESSAGE", message="message is not valid json")
+_NO_TEXT = Finding(code="PROTO_INVALID_FRAME", message="bytes are not valid utf-8")
+
+
+def _closed(error: Any) -> Finding:
+    received, sent = getattr(error, "rcvd", None), getattr(error, "sent", None)
+    if received is not None and (sent is None or error.rcvd_then_sent):
+        return close_finding(received.code, received.reason, "peer")
+    if sent is not None:
+        return close_finding(sent.code, sent.reason, "us")
+    return close_finding(None, "", None)
+
+
+def _refused_upgrade(error: Any) -> Finding:
+    response = error.response
+    return status_finding(
+        response.status_code, response.headers, getattr(response, "body", None), upgrade=True
+    )
+
+
+def _no_answer(error: BaseException) -> Finding:
+    """Distinguish a handshake that was cut (repeat) from one with another answer (do not)."""
+    cause = error.__cause__
+    if isinstance(cause, EOFError):
+        return _HANDSHAKE_CUT
+    if isinstance(cause, ConnectionError):
+        read = _SYSTEM["builtins", "ConnectionError"]
+        found = read(cause) if callable(read) else read
+        lost = found if isinstance(found, Finding) else _HANDSHAKE_CUT
+        return lost.evolve(proof=_HANDSHAKE_CUT.proof)
+    return _HANDSHAKE
+
+
+def _unusable_uri(error: BaseException) -> Finding:
+    """Distinguish the URL that was configured from one that a redirect named."""
+    if type(error.__context__).__name__ == "InvalidStatus":
+        return _REDIRECT.evolve(message="redirect to what is no websocket url refused")
+    return wrong_setting("url not valid")
+
+
+_REDIRECT = Finding(code="CONN_REDIRECT_REFUSED")
+_NOT_UTF8 = Finding(code="PROTO_INVALID_MESSAGE", message="text cannot be encoded as utf-8")
+
+
+def _unencodable(error: UnicodeEncodeError) -> Finding:
+    # From 3.13 on getaddrinfo says so of a host name; before, it is a UnicodeError.
+    return BAD_HOST_NAME if error.encoding == "idna" else _NOT_UTF8
+
+
+_WEBSOCKETS: Rules = {
+    ("websockets", "ConnectionClosed"): _closed,
+    ("websockets", "InvalidStatus"): _refused_upgrade,
+    ("websockets", "InvalidProxyStatus"): _refused_upgrade,
+    ("websockets", "InvalidMessage"): _no_answer,
+    ("websockets", "InvalidProxyMessage"): _no_answer,
+    ("websockets", "ProxyError"): Finding(
+        code="CONN_RESET", message="proxy could not be used", proof="tunnel_refused"
+    ),
+    ("websockets", "InvalidHandshake"): _HANDSHAKE,
+    ("websockets", "InvalidURI"): _unusable_uri,
+    ("websockets", "InvalidProxy"): wrong_setting("proxy url not valid"),
+    ("websockets", "ProtocolError"): _FRAMES,
+    ("websockets", "PayloadTooBig"): _TOO_BIG,
+    ("websockets", "TooManyFragments"): _TOO_BIG,
+    ("websockets", "InvalidState"): _MISUSE,
+    ("websockets", "ConcurrencyError"): _MISUSE,
+    ("json", "JSONDecodeError"): _NO_MESSAGE,
+    ("builtins", "UnicodeDecodeError"): _NO_TEXT,
+    ("builtins", "UnicodeEncodeError"): _unencodable,
+    ("asyncio", "LimitOverrunError"): Finding(
+        code="PROTO_MESSAGE_TOO_BIG", message="line over the limit"
+    ),
+    ("resilient_bridge", "RedirectRefusedError"): _REDIRECT,
+    ("resilient_bridge", "InsecureURLError"): Finding(
+        code="CONN_INSECURE", category=Category.CONFIG
+    ),
+}
+
+ROWS: Final = Rows(
+    {**_SYSTEM, **_TLS, **_WEBSOCKETS},
+    wrappers={("resilient_bridge", "NotExecutedError"): "not_executed"},
+)

@@ -1,8 +1,11 @@
-"""Verdicts on texts: the last resort, for errors that have nothing but their text.
+"""Verdicts on texts: the last resort, for errors that have nothing but their text; and on the numbers of programs.
 
 Rule: a pattern matches whole words only, an errno's name only in capitals, and a number only where
-the text says that it is a status: "processed 429 rows" is no rate limit. A text without a known
-pattern is not retryable. No text proves that a call did not run.
+the text says that it is a status ("processed 429 rows" is no rate limit), or together with the name
+of its program: 7 is curl's "could not connect" and means nothing elsewhere. The tables of programs
+are their own: curl's EXIT CODES, GNU wget's EXIT STATUS, ssh(1), timeout(1). A text without a known
+pattern is not retryable. A printed BridgeError is read as the fields of its error object would be.
+No text proves that a call did not run.
 """
 
 from __future__ import annotations
@@ -14,11 +17,10 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from .bodies import ErrorBody, document_in, read_body
-from .bridge_errors import printed_finding
 from .closes import printed_close
+from .errnos import hints
 from .finding import Finding, short_of
-from .hints import EXECUTIONS
-from .programs import curl_finding, reported
+from .payloads import EXECUTIONS
 from .provider_codes import (
     CONTEXT,
     LARGE,
@@ -30,10 +32,117 @@ from .provider_codes import (
     is_limited,
 )
 from .retry_after import wait_in_text
-from .rpc import mapping_of
+from .rpc import error_object_finding, mapping_of
 from .sentences import name_says
 from .statuses import bare_finding, status_finding
-from .taxonomy import Category, Executed, Kind
+from .vocabulary import MCP_CODES, Category, Executed, Kind
+
+
+def reported(
+    code: str,
+    message: str = "",
+    *suggestions: str,
+    hint: str = "",
+    kind: Kind | None = None,
+    category: Category = Category.UPSTREAM,
+) -> Finding:
+    """Return the verdict on a program's own report: it ran, so it may have had an effect."""
+    return Finding(
+        code=code,
+        message=message,
+        category=category,
+        kind=kind,
+        executed=Executed.MAYBE,
+        suggestions=suggestions or hints(hint),
+    )
+
+
+_DNS = reported("CONN_DNS_FAILED", "host name not resolved")
+_CONNECT = reported("CONN_REFUSED", "could not connect", hint="ECONNREFUSED")
+_LOST = reported("CONN_RESET", "connection lost", hint="ECONNRESET")
+_TIMED_OUT = reported("CONN_TIMEOUT", "timed out", hint="ETIMEDOUT", category=Category.TIMEOUT)
+_HANDSHAKE = reported("CONN_RESET", "tls handshake not completed", hint="ECONNRESET")
+_CERTIFICATE = reported(
+    "SYS_UPSTREAM_REJECTED",
+    "certificate not accepted",
+    "check the certificate's expiry, chain and host name",
+)
+_URL = reported("SYS_UPSTREAM_REJECTED", "url not valid", "correct the url")
+_LOGIN = reported("AUTH_INVALID_TOKEN", "credentials not accepted", "check the credentials")
+
+_CURL: Final[Mapping[int, Finding]] = {
+    **dict.fromkeys((1, 3), _URL),
+    **dict.fromkeys((5, 6), _DNS),
+    7: _CONNECT,
+    **dict.fromkeys((9, 67, 94), _LOGIN),
+    12: _TIMED_OUT,
+    **dict.fromkeys((16, 18, 52, 55, 56, 89, 92, 95, 96), _LOST),
+    28: _TIMED_OUT,
+    35: _HANDSHAKE,
+    **dict.fromkeys((51, 53, 54, 58, 59, 60, 66, 77, 83, 90, 91), _CERTIFICATE),
+}
+_PROGRAMS: Final[Mapping[str, Mapping[int, Finding]]] = {
+    "curl": _CURL,
+    "wget": {4: _LOST, 5: _CERTIFICATE, 6: _LOGIN},
+    "ssh": {255: _LOST},
+    "scp": {255: _LOST},
+    "sftp": {255: _LOST},
+    "rsync": {**dict.fromkeys((10, 12, 255), _LOST), **dict.fromkeys((30, 35), _TIMED_OUT)},
+}
+
+
+def program_finding(program: str, code: int) -> Finding | None:
+    """Return the meaning of an exit code; None for a program or code that is not in the tables."""
+    return _PROGRAMS.get(program.removesuffix(".exe"), {}).get(code)
+
+
+def curl_finding(number: int) -> Finding | None:
+    """Return the meaning of `curl: (number)`; None if only its text says more (22)."""
+    return _CURL.get(number)
+
+
+# ---- an error of another process, printed in a text -------------------------------------------------
+
+
+_NAMES: Final = "|".join(Category)
+# BridgeError AUTH: "message" { providerId: "openai" }, or BridgeError.auth('message', { … })
+_LINE: Final = re.compile(
+    rf"\bBridgeError(?: (?P<upper>{_NAMES}): |\.(?P<lower>{_NAMES.lower()})\()"
+    r"(?P<quote>[\"'])(?P<message>.{0,8000}?)(?P=quote)(?P<rest>[^\n]{0,2000})"
+)
+# message (UPSTREAM, not retryable); redaction writes the end of a line as two characters
+_REPORT: Final = re.compile(
+    rf" \((?P<upper>{_NAMES})(?:, [^()\n]{{1,80}}?)?, (?P<not>not )?retryable\)(?=$|\n|\\n|: )"
+)
+_LINE_ENDS: Final = re.compile(r"\n|\\n")
+_FLAGS: Final = re.compile(r"\b(retryable|sessionValid): (true|false)\b")
+_TEXTS: Final = re.compile(r"\b(providerId|sessionId): [\"']([^\"']{1,200})[\"']")
+
+
+def printed_finding(text: str) -> Finding | None:
+    """Return the verdict on a text in which such an error is printed; None for any other text."""
+    if "BridgeError" in text and (line := _LINE.search(text)) is not None:
+        rest = line["rest"]
+        data: dict[str, Any] = {name: word == "true" for name, word in _FLAGS.findall(rest)}
+        data.update(_TEXTS.findall(rest))
+        return _finding(line["upper"] or line["lower"].upper(), line["message"], data)
+    if "retryable)" in text and (report := _REPORT.search(text)) is not None:
+        message = _LINE_ENDS.split(text[: report.start()])[-1]
+        return _finding(report["upper"], message, {"retryable": report["not"] is None})
+    return None
+
+
+def _finding(category: str, message: str, data: dict[str, Any]) -> Finding:
+    number = MCP_CODES[Category(category)]
+    found = error_object_finding(
+        {"code": number, "message": message, "data": {"type": category, "retryable": False, **data}}
+    )
+    # the number is ours, not the text's
+    details = {name: value for name, value in found.details.items() if name != "rpc_code"}
+    return found.evolve(executed=Executed.MAYBE, proof="", details=details)
+
+
+# ---- patterns ---------------------------------------------------------------------------------------
 
 
 _LONGEST: Final = 8_192  # characters read
@@ -42,7 +151,7 @@ _LONGEST: Final = 8_192  # characters read
 _REFUSED = reported("CONN_REFUSED", hint="ECONNREFUSED")
 _RESET = reported("CONN_RESET", hint="ECONNRESET")
 _TIMEOUT = reported("CONN_TIMEOUT", hint="ETIMEDOUT")
-_DNS = reported("CONN_DNS_FAILED")
+_NOT_RESOLVED = reported("CONN_DNS_FAILED")
 _BUSY = reported("CONN_RESOURCE_EXHAUSTED")
 _PORT = reported("CONN_RESOURCE_EXHAUSTED", hint="EADDRINUSE")
 _SPAWN = reported("CONN_UNREACHABLE", "daemon did not start", hint="SPAWN")
@@ -52,7 +161,7 @@ _VAGUE = reported("CONN_UNREACHABLE", "connection failed")  # the text after it 
 _DOCKER = reported(
     "CONN_UNREACHABLE", "docker daemon not reached", "start the docker daemon, or check DOCKER_HOST"
 )
-_CERTIFICATE = reported(
+_NOT_TRUSTED = reported(
     "CONN_TLS_HANDSHAKE_FAILED", "", "check the certificate's expiry, chain and host name"
 )
 _LOCK = reported(
@@ -78,12 +187,7 @@ _CORRUPT = reported("PROTO_INVALID_MESSAGE", kind=Kind.CORRUPTION)
 _PARTIAL = reported("SYS_UPSTREAM_REJECTED", kind=Kind.PARTIAL)
 # of a peer that runs scripts: what its codes say, in words
 _CSP, _SCRIPT_TIMEOUT, _SCRIPT_ERROR = (
-    Finding(
-        code=EXECUTIONS[name].code,
-        executed=Executed.MAYBE,
-        suggestions=EXECUTIONS[name].suggestions,
-        details=EXECUTIONS[name].details,
-    )
+    EXECUTIONS[name].evolve(executed=Executed.MAYBE)
     for name in ("CSP_BLOCKED", "EXECUTION_TIMEOUT", "EXECUTION_ERROR")
 )
 _MEMORY = reported("SYS_UNAVAILABLE", "", "ask for less at once").evolve(details={"max_retries": 1})
@@ -93,7 +197,7 @@ _SYMBOLS: Mapping[str, Finding] = {  # in capitals only
     **dict.fromkeys(("ECONNRESET", "EPIPE", "ECONNABORTED", "UND_ERR_SOCKET"), _RESET),
     **dict.fromkeys(("ETIMEDOUT", "ESOCKETTIMEDOUT", "UND_ERR_CONNECT_TIMEOUT"), _TIMEOUT),
     **dict.fromkeys(("UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT"), _TIMEOUT),
-    **dict.fromkeys(("ENOTFOUND", "EAI_AGAIN"), _DNS),
+    **dict.fromkeys(("ENOTFOUND", "EAI_AGAIN"), _NOT_RESOLVED),
     **dict.fromkeys(("ENETUNREACH", "EHOSTUNREACH", "ENETDOWN", "EHOSTDOWN"), _UNREACHABLE),
     **dict.fromkeys(("EBUSY", "EAGAIN", "LOCKED", "EMFILE"), _BUSY),
     "EADDRINUSE": _PORT,
@@ -141,12 +245,19 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     "did not properly respond after a period of time": _TIMEOUT,
     "attempted to an unreachable network": _UNREACHABLE,
     "being used by another process": _BUSY,
-    **dict.fromkeys(("name or service not known", "temporary failure in name resolution"), _DNS),
-    **dict.fromkeys(("could not resolve host", "could not resolve hostname", "no such host"), _DNS),
-    **dict.fromkeys(("could not resolve proxy", "unable to resolve host address"), _DNS),
-    **dict.fromkeys(("could not translate host name", "unable to look up", "dns failure"), _DNS),
     **dict.fromkeys(
-        ("nodename nor servname provided", "name resolution failed", "getaddrinfo failed"), _DNS
+        ("name or service not known", "temporary failure in name resolution"), _NOT_RESOLVED
+    ),
+    **dict.fromkeys(
+        ("could not resolve host", "could not resolve hostname", "no such host"), _NOT_RESOLVED
+    ),
+    **dict.fromkeys(("could not resolve proxy", "unable to resolve host address"), _NOT_RESOLVED),
+    **dict.fromkeys(
+        ("could not translate host name", "unable to look up", "dns failure"), _NOT_RESOLVED
+    ),
+    **dict.fromkeys(
+        ("nodename nor servname provided", "name resolution failed", "getaddrinfo failed"),
+        _NOT_RESOLVED,
     ),
     **dict.fromkeys(
         ("network is unreachable", "no route to host", "host is unreachable"), _UNREACHABLE
@@ -155,9 +266,9 @@ _PHRASES: Mapping[str, Finding] = {  # in any case
     "network error": _VAGUE,
     "cannot connect to the docker daemon": _DOCKER,
     **dict.fromkeys(
-        ("server certificate verification failed", "ssl certificate problem"), _CERTIFICATE
+        ("server certificate verification failed", "ssl certificate problem"), _NOT_TRUSTED
     ),
-    **dict.fromkeys(("certificate verify failed", "certificate has expired"), _CERTIFICATE),
+    **dict.fromkeys(("certificate verify failed", "certificate has expired"), _NOT_TRUSTED),
     "host key verification failed": reported(
         "CONN_TLS_HANDSHAKE_FAILED", "host key not accepted"
     ).evolve(
@@ -250,7 +361,7 @@ _CODES: Final = frozenset(
 _ANYWHERE: Final = (QUOTA, CONTEXT, LARGE)
 _WORD: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _STATUS = re.compile(r"[45]\d\d(?!\d)")
-_CURL = re.compile(r"curl: \((\d{1,2})\)")
+_CURL_NUMBER = re.compile(r"curl: \((\d{1,2})\)")
 
 
 @cache
@@ -399,7 +510,7 @@ def _meant(text: str, match: re.Match[str]) -> Finding | None:
 def _status(words: str) -> Finding | None:
     if words.startswith(("timeout of", "script exceeded")):
         return _TIMEOUT if words.startswith("timeout of") else _SCRIPT_TIMEOUT
-    if (curl := _CURL.match(words)) is not None:
+    if (curl := _CURL_NUMBER.match(words)) is not None:
         return curl_finding(int(curl[1]))
     number = _STATUS.search(words)
     if number is None:

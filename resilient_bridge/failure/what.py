@@ -17,14 +17,12 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
-from .codes import PREFIXES, is_known_code, near_code
 from .exceptions import ConfigError, config_error, error_class
 from .failure import Failure, changed, number_in
-from .finding import package_of
 from .record import note_once
-from .redaction import class_name, text_of
-from .taxonomy import Category, Kind
+from .redaction import class_name, package_of, text_of
 from .teaching import NoFunction, taught
+from .vocabulary import PREFIXES, Category, Kind, is_known_code, near_code
 
 
 @attrs.frozen(repr=False)
@@ -341,7 +339,7 @@ def rank(
 def distance(what: type | Named, cls: type[Any]) -> int | None:
     """Return the position of a class among the bases of `cls`, None if it is not one of them."""
     for number, base in enumerate(cls.__mro__):
-        if base is what or (isinstance(what, Named) and what.is_of(base)):
+        if what.is_of(base) if isinstance(what, Named) else base is what:
             return number
     return None
 

@@ -14,10 +14,10 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from ..config.strict_json import decoder, is_deeper
 from ..failure import ConfigError, Executed, Failure, ProtocolError
 from ..failure.extras import needed
 from .messages import Message
-from .strict_json import decoder, is_deeper
 
 
 if TYPE_CHECKING:

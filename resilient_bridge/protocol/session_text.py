@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from ..config.strict_json import is_deeper, unique
 from ..failure import (
     Category,
     ConfigError,
@@ -22,7 +23,6 @@ from ..failure import (
     config_error,
 )
 from .messages import parse_timestamp
-from .strict_json import is_deeper, unique
 
 
 if TYPE_CHECKING:

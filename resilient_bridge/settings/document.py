@@ -22,6 +22,7 @@ from ..telemetry.debug import KINDS as DEBUG_KINDS
 from ..telemetry.debug import kinds_in
 from ..transports.references import Headers, Secret, UnreadableError, in_words
 from ..values.backoff import Backoff
+from ..values.fields import LONGEST
 from .fields import fields_of, from_millis, make, read_backoff, read_value
 from .provider_check import address_of, has_credentials
 from .reading import BAD, Entry, Reading, TableReader, resolved, violation_of
@@ -94,7 +95,11 @@ def read_settings(data: Mapping[str, Any], reading: Reading) -> Settings | None:
     tools, timeouts, permissions = _tools(data.get("tools"), reading)
     calls = _calls(data, reading, (base or default_policy).calls)
     bridge = _bridge(data, tools, calls, reading, base or default_policy)
-    policies = _policies(data.get("policies"), reading)
+    named = _table(data.get("policies"), "policies", "a table of policies by name", reading)
+    policies: dict[str, Policy] = {
+        name: read_value(Policy, item, joined("policies", name), reading)
+        for name, item in named.items()
+    }
     tables = _tables(data, agent, reading)
     providers = _providers(data.get("providers"), reading)
     debug = _debug(data.get("debug"), reading)
@@ -148,14 +153,6 @@ def _table(raw: Any, path: str, wanted: str, reading: Reading) -> Mapping[str, A
     return {} if raw is None else reading.table(raw, path, wanted) or {}
 
 
-def _policies(raw: Any, reading: Reading) -> dict[str, Policy]:
-    table = _table(raw, "policies", "a table of policies by name", reading)
-    return {
-        name: read_value(Policy, item, joined("policies", name), reading)
-        for name, item in table.items()
-    }
-
-
 def _tools(
     raw: Any, reading: Reading
 ) -> tuple[dict[str, Any], dict[str, float], dict[str, dict[str, bool]]]:
@@ -189,7 +186,7 @@ def _tools(
 
 def _limit(raw: Any, path: str, reading: Reading) -> Any:
     seconds = from_millis(raw, path, reading)
-    if isinstance(seconds, float) and not 0 < seconds <= 1e9:
+    if isinstance(seconds, float) and not 0 < seconds <= LONGEST:
         return reading.fail(path, "milliseconds above 0", raw)
     return seconds
 

@@ -40,13 +40,14 @@ Write: TypeAlias = "Callable[[Any, str], Any]"
 """Returns plain data for a value with this path."""
 
 
-class FieldKind(NamedTuple):
+@attrs.frozen(eq=False)
+class FieldKind:
     """What fields with the same sort of annotation take.
 
+    `words` are for a person, with `{}` for the class of a nested value. `schema` is the JSON Schema.
     `read` returns the value of what was written, BAD after a problem; without it the validator gets
-    what was written. `schema` is the JSON Schema. `words` are for a person, with `{}` for the class of a nested value. `write` returns plain
-    data; its third argument writes a failure, the fourth any other value. `has_false`: false is a
-    value, and in other fields it says None, which TOML has not.
+    what was written. `write` returns plain data; its third argument writes a failure, the fourth
+    any other value. `has_false`: false is a value; in other fields it says None, which TOML has not.
     """
 
     words: str
@@ -208,9 +209,10 @@ def _by_name(
 
 
 def _seconds_by_name(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
-    return _by_name(
-        form, raw, path, reading, lambda _, item, at: _seconds(form, item, at, reading, None)
-    )
+    def read(_: str, item: Any, at: str) -> Any:
+        return _seconds(form, item, at, reading, None)
+
+    return _by_name(form, raw, path, reading, read)
 
 
 def _values_by_name(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
@@ -242,18 +244,6 @@ def _schema(**schema: Any) -> Callable[[Form, Refer], dict[str, Any]]:
     return lambda _, __: schema
 
 
-def _of_words(form: Form, _: Refer) -> dict[str, Any]:
-    return {"enum": list(form.words)}
-
-
-def _of_value(form: Form, refer: Refer) -> dict[str, Any]:
-    return {"anyOf": [refer(form.of), {"const": True}]}
-
-
-def _of_values(form: Form, refer: Refer) -> dict[str, Any]:
-    return {"type": "array", "items": refer(form.of)}
-
-
 def _of_table(form: Form, refer: Refer) -> dict[str, Any]:
     return {
         "type": "object",
@@ -273,12 +263,16 @@ NUMBER: Final = FieldKind("a number", _schema(type="number"))
 COUNT: Final = FieldKind("a whole number", _schema(type=["integer", "string"]))
 BYTES: Final = FieldKind('a whole number, or a size such as `"8MiB"`', COUNT.schema, _bytes)
 FLAG: Final = FieldKind("`true` or `false`", _schema(type="boolean"), has_false=True)
-WORD: Final = FieldKind("one of its words", _of_words)
+WORD: Final = FieldKind("one of its words", lambda form, _: {"enum": list(form.words)})
 TEXT: Final = FieldKind("a text", _TEXTUAL, _as_text)
 TEXTS: Final = FieldKind("a list", _schema(type="array"))
 PAIR: Final = FieldKind("two numbers, warning and critical", _schema(type="array"))
-VALUE: Final = FieldKind("{}", _of_value, _value)
-VALUES: Final = FieldKind("a list, each {}", _of_values, _values)
+VALUE: Final = FieldKind(
+    "{}", lambda form, refer: {"anyOf": [refer(form.of), {"const": True}]}, _value
+)
+VALUES: Final = FieldKind(
+    "a list, each {}", lambda form, refer: {"type": "array", "items": refer(form.of)}, _values
+)
 VALUES_BY_NAME: Final = FieldKind("a table of {} by name", _of_table, _values_by_name)
 SECONDS_BY_NAME: Final = FieldKind("a table of durations by name", _schema(), _seconds_by_name)
 WAIT: Final = FieldKind("a schedule", _schema(type=["string", "number", "object"]), _wait)
@@ -310,15 +304,15 @@ _ANY: Final = Form(AS_WRITTEN)
 
 
 class _Seconds:
-    """Stands for the alias of durations, so that it is not taken apart."""
+    """Stands for the alias `Seconds`, which is not taken apart."""
 
 
 class _What:
-    """Stands for the alias of failures."""
+    """Stands for the alias `What`."""
 
 
 class _Address:
-    """Stands for the alias of a client's URL."""
+    """Stands for the alias `Address`, the URL of a client."""
 
 
 class _Unknown:
@@ -336,6 +330,7 @@ _ALIASES: Final[Mapping[str, Any]] = {
     "WaitSchedule": Backoff | Callable[..., Any],
     "What": _What,
 }
+"""What names mean here, wherever the module of a value has them from: many only for type checkers."""
 _ALONE: Final[Mapping[Any, FieldKind]] = {
     _Address: ADDRESS, _Seconds: SECONDS, _What: WHATS, Headers: HEADERS, Secret: SECRET,
     bool: FLAG, float: NUMBER, int: COUNT, str: TEXT,
@@ -372,12 +367,16 @@ class _Names(dict[str, Any]):
 
 @cache
 def forms_of(kind: type) -> Mapping[str, Form]:
-    """Return what each field of a value takes, by its name."""
+    """Return what each field of a value takes, by its name.
+
+    A converter may take more than the field holds, so its argument's annotation decides, and the
+    field's own where that is Any. What only the validator knows (another annotation, or one without
+    a text of what it wants) is taken as it was written.
+    """
     made_by = getattr(kind, "__attrs_init__", cast("Any", kind).__init__)
     names = _Names(vars(sys.modules[kind.__module__]))
     found: dict[str, Form] = {}
     for field in fields_of(kind):
-        # a converter may take more than the field holds
         parts = [*names.parts(made_by.__annotations__.get(field.name, Any))]
         parts = [*names.parts(field.type)] if parts == [Any] else parts
         form = _form(parts, wanted_by(field.validator))
@@ -475,22 +474,16 @@ def arrange(kind: type, table: dict[str, Any], path: str, reading: Reading) -> d
             if name == key or name not in fields or fields[name].kind is not SECONDS:
                 reading.unknown(path, key, fields, kind.__name__)
                 continue
-            value = _all_from_millis(raw, joined(path, key), reading)
+            at = joined(path, key)
+            if isinstance(raw, list):  # a field that takes several durations
+                value = _each(raw, at, lambda item, at: from_millis(item, at, reading))
+            else:
+                value = from_millis(raw, at, reading)
         if name in found:
             reading.fail(joined(path, key), f"{name} once", f"{found[name].key} and {key}")
         else:
             found[name] = Entry(key, value)
     return found
-
-
-def _all_from_millis(raw: Any, path: str, reading: Reading) -> Any:
-    """Return the value of a field with `_ms`: one duration, or, where the field takes several, a
-    list of them.
-    """
-    if not isinstance(raw, list):
-        return from_millis(raw, path, reading)
-    items = [from_millis(item, joined(path, n), reading) for n, item in enumerate(cast("Any", raw))]
-    return BAD if BAD in items else tuple(items)
 
 
 def from_millis(raw: Any, path: str, reading: Reading) -> Any:

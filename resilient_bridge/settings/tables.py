@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from inspect import unwrap
 from typing import Any, Final, TypeAlias, cast
@@ -91,16 +92,6 @@ def _check_headers(instance: object, attribute: attrs.Attribute[Any], value: Any
             refuse(f"{path}.{name}", f"{REFERENCE}: a secret is not written into settings", "***")
 
 
-@wants("the name of a session")
-def _check_session(_: object, __: attrs.Attribute[Any], value: Any) -> None:
-    check_session(value, None)
-
-
-@wants(PIN)
-def _check_pin(_: object, __: attrs.Attribute[Any], value: Any) -> None:
-    check_pin(value)
-
-
 @wants("a path, a redis:// URL, or env:NAME of one")
 def _check_store(instance: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and not (isinstance(value, str | Secret) and value):
@@ -109,6 +100,20 @@ def _check_store(instance: object, attribute: attrs.Attribute[Any], value: Any) 
         refuse(path_of(instance, attribute), f"{REFERENCE}, as it holds a password", "***")
 
 
+def _judged(wanted: str, check: Callable[[str, Any], object]) -> Validator:
+    """Return a validator that passes the name and the value to what checks the argument anyway."""
+
+    @wants(wanted)
+    def judge(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+        check(attribute.name, value)
+
+    return judge
+
+
+_check_session: Final = _judged(
+    "the name of a session", lambda _, value: check_session(value, None)
+)
+_check_pin: Final = _judged(PIN, lambda _, value: check_pin(value))
 _function: Final = optional(function("a function, or None"))
 
 
@@ -156,20 +161,11 @@ class ClientSettings(Value):
 # ---- alerts ----------------------------------------------------------------------------------------------------------
 
 
-def _judged(wanted: str) -> Validator:
-    """Return a validator that passes the value to the constructor of Alerts, which checks it."""
-
-    @wants(wanted)
-    def check(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-        Alerts(**{attribute.name: value})
-
-    return check
-
-
 _DEFAULTS: Final = cast("Mapping[str, Any]", unwrap(Alerts.__init__).__kwdefaults__)
-_check_pair: Final = optional(_judged("two numbers, warning and critical, or None"))
-_check_window: Final = _judged("seconds from 1 to 86400")
-_check_least: Final = _judged("a whole number of at least 1")
+_of_alerts: Final = partial(_judged, check=lambda name, value: Alerts(**{name: value}))
+_check_pair: Final = optional(_of_alerts("two numbers, warning and critical, or None"))
+_check_window: Final = _of_alerts("seconds from 1 to 86400")
+_check_least: Final = _of_alerts("a whole number of at least 1")
 
 
 def _pair(name: str) -> Any:

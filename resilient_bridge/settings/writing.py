@@ -92,7 +92,8 @@ class Writer:
         found: dict[str, Any] = {}
         for field in fields_of(value.__class__):
             item = getattr(value, field.name)
-            if not self.is_full and _is_same(item, default_of(field)):
+            default = default_of(field)
+            if not self.is_full and type(item) is type(default) and item == default:
                 continue
             at, kind = joined(path, field.name), forms_of(value.__class__)[field.name].kind
             if kind.write is not None:
@@ -125,8 +126,12 @@ class Writer:
     def _policy(self, policy: Policy, path: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for layer in policy.layers:
-            key = NAMES[type(layer)]
-            found[key] = self._table(layer, joined(path, key))
+            key = NAMES.get(type(layer), type(layer).__name__)
+            at = joined(path, key)
+            if type(layer) in NAMES:
+                found[key] = self._table(layer, at)
+            else:  # one of the user's own
+                found[key] = self._unsaid(layer, at, "a layer that settings can say")
         order = list(found)
         if order != [key for key in LAYERS if key in order]:
             found["order"] = order
@@ -136,11 +141,6 @@ class Writer:
             wanted = "None: the URL of a state may hold a secret, so write it yourself as env:NAME"
             found["state"] = self._unsaid(policy.state, joined(path, "state"), wanted)
         return found
-
-
-def _is_same(value: Any, default: Any) -> bool:
-    """Return whether a value is the default: equal, and of its class."""
-    return type(value) is type(default) and value == default
 
 
 # ---- the settings in force: the environment, a line of a file, a preset, the default -----------------------------------
@@ -228,6 +228,7 @@ def _defaults(settings: Settings, writer: Writer) -> dict[str, Any]:
         values |= {
             joined(joined("policies", name), NAMES[type(layer)]): type(layer)
             for layer in policy.layers
+            if type(layer) in NAMES
         }
     found: dict[str, Any] = {}
     for path, kind in values.items():
@@ -250,7 +251,9 @@ def _origin(path: str, merged: Merged, *, is_changed: bool) -> str | None:
     origin = merged.origins[exact] if exact else None
     if origin is None and is_changed:
         around = merged.origin(path) or (merged.origin(short) if short != path else None)
-        origin = around if around is not None and _is_written(path, short, merged) else None
+        # under another key, or in a shared value
+        tables = (path.rpartition(".")[0], short.rpartition(".")[0])
+        origin = around if any(each.startswith(tables) for each in merged.origins) else None
     if origin is None:
         return None
     return origin.source + (f", line {origin.line}" if origin.line else "")
@@ -262,9 +265,3 @@ def _of_tool(path: str) -> str:
     if kind == "tool_timeouts":
         return "tools.default_timeout_ms" if name == "default" else f"tools.per_tool.{name}"
     return f"tools.{name}" if kind == "tool_permissions" else path
-
-
-def _is_written(path: str, short: str, merged: Merged) -> bool:
-    """Return whether the document has this setting under another key, or in a shared value."""
-    tables = (path.rpartition(".")[0], short.rpartition(".")[0])
-    return any(each.startswith(tables) for each in merged.origins)

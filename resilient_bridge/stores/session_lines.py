@@ -29,8 +29,8 @@ from ..failure import (
     redact_value,
     text_of,
 )
-from ..telemetry.debug import kind_of, name_in_words
-from ..telemetry.event import TOOL_CALL
+from ..telemetry.debug import kind_of
+from ..telemetry.event import TOOL_CALL, name_in_words
 from .state_files.document import instant
 
 

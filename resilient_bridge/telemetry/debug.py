@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast, get_args
 
 from ..failure import Category, config_error, redact
 from ..locks import new_lock
+from .event import name_in_words
 from .hub import listen, log_fields
 
 
@@ -28,18 +29,11 @@ if TYPE_CHECKING:
 DebugKind: TypeAlias = Literal["connection", "circuit", "polling", "escalation", "correlation"]
 """A kind of lines that `Debug` logs."""
 
-KINDS: Final[tuple[DebugKind, ...]] = (
-    "connection",
-    "circuit",
-    "polling",
-    "escalation",
-    "correlation",
-)
+KINDS: Final[tuple[DebugKind, ...]] = get_args(DebugKind)
 VARIABLE: Final = "RESILIENT_BRIDGE_DEBUG"
 _ALL: Final = frozenset({"*", "1", "true", "yes", "on", "all"})
 _NONE: Final = frozenset({"", "0", "false", "no", "off", "none"})
 _GASOLINE: Final = "gasoline:"
-_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def kind_of(event: Event) -> DebugKind | None:
@@ -52,12 +46,6 @@ def kind_of(event: Event) -> DebugKind | None:
     if kind == "escalation" and failure is not None and failure.category is not Category.TIMEOUT:
         return None
     return kind or None
-
-
-def name_in_words(event: Event) -> str:
-    """Return what happened as words: `tool failed`; `circuit opened` for a CircuitChanged to open."""
-    words = event.__words__.get(getattr(event, event.__state__)) if event.__state__ else None
-    return words or _HUMP.sub(" ", type(event).__name__).lower()
 
 
 class Debug:

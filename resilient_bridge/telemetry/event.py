@@ -5,6 +5,7 @@ Rule: an event carries no payload, no argument and no secret.
 
 from __future__ import annotations
 
+import re
 from contextvars import ContextVar
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, dataclass_transform
@@ -40,6 +41,7 @@ debug.
 """
 ALWAYS: Final = ("",)
 """For `__notable__`: whatever its state."""
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class LinkRecord:
@@ -176,6 +178,12 @@ def sent_by(event: Event, sender: object) -> Event:
 def sender_of(event: Event) -> object | None:
     """Return the identity of the client or link that sent an event; None for any other event."""
     return getattr(event, "_sender", None)
+
+
+def name_in_words(event: Event) -> str:
+    """Return what happened as words: `tool failed`; `circuit opened` for a CircuitChanged to open."""
+    words = event.__words__.get(getattr(event, event.__state__)) if event.__state__ else None
+    return words or _HUMP.sub(" ", type(event).__name__).lower()
 
 
 def with_failure(reason: str, failure: Failure | None) -> str:

@@ -414,19 +414,23 @@ class CircuitChanged(Event):
     }
 
     def __level__(self) -> str:
-        return "warning" if self.state in ("open", "isolated") else "info"
+        return "warning" if self._effect == "open" else "info"
 
     def __text__(self) -> str:
-        if self.state == "half_open":
+        if self._effect == "half_open":
             return f"circuit {self.key} lets a probe through: {self.reason}"
-        if self.state in ("closed", "disabled"):
+        if self._effect == "closed":
             return f"circuit {self.key} closed: {self.reason}"
         after = "" if self.retry_after is None else f" for {self.retry_after:.3g} s"
         return f"circuit {self.key} opened{after}: {with_failure(self.reason, self.failure)}"
 
     def __counts__(self, counts: Counts) -> None:
-        by_hand = {"isolated": "open", "disabled": "closed"}
-        counts.add("circuit.transitions", 1, self.key, by_hand.get(self.state, self.state))
+        counts.add("circuit.transitions", 1, self.key, self._effect)
+
+    @property
+    def _effect(self) -> str:
+        """What it means for calls: by hand it is open or closed as well."""
+        return {"isolated": "open", "disabled": "closed"}.get(self.state, self.state)
 
 
 class Closed(Event):

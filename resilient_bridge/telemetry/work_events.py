@@ -76,13 +76,13 @@ class CallFinished(Event):
 
 class CallRejected(Event):
     """An attempt of `name` was not admitted `by` a circuit, bulkhead, rate_limit or budget (a
-    retry).
+    retry), or by a layer of yours, under the name of its class.
 
     Created only while a listener is registered.
     """
 
     name: str
-    by: Literal["circuit", "bulkhead", "rate_limit", "budget"]
+    by: str
     key: str
     failure: Failure
 

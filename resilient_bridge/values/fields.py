@@ -8,6 +8,7 @@ refusal is a ConfigError that names that path.
 from __future__ import annotations
 
 import math
+from copy import copy
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeGuard, TypeVar, cast
@@ -56,7 +57,9 @@ class Value(NoFunction, metaclass=Taught):
 
     def __hash__(self) -> int:
         """By class and fields."""
-        return hash((type(self), *_compared(self)))
+        # what a user's own layer keeps need not be hashable
+        of_attrs = hasattr(type(self), "__attrs_attrs__")
+        return hash((type(self), *_compared(self))) if of_attrs else hash(type(self))
 
     def __repr__(self) -> str:
         """Return an expression that evaluates to an equal value."""
@@ -67,6 +70,13 @@ class Value(NoFunction, metaclass=Taught):
 
         Raises ConfigError that names an unknown field.
         """
+        if not attrs.has(type(self)):  # a user's own layer
+            copied = copy(self)
+            for name, value in fields.items():
+                if name not in vars(self):
+                    _refuse_field(self, name, value, list(vars(self)))
+                vars(copied)[name] = value
+            return copied
         known = [field.name for field in attrs.fields(cast("Any", type(self))) if field.init]
         for name, value in fields.items():
             if name not in known:
@@ -81,7 +91,9 @@ def _refuse_field(value: Value, name: str, passed: object, known: list[str]) -> 
 
 
 def _compared(value: Value) -> tuple[object, ...]:
-    fields = attrs.fields(cast("type[attrs.AttrsInstance]", type(value)))
+    fields = getattr(type(value), "__attrs_attrs__", None)
+    if fields is None:  # a user's own layer, which is no attrs class
+        return tuple(vars(value).items())
     return tuple(getattr(value, field.name) for field in fields if field.eq)
 
 
@@ -94,7 +106,10 @@ def called(value: Value, *first: str, by: str = "", **texts: str) -> str:
     there, or omitted if that is empty.
     """
     arguments = list(first)
-    for field in attrs.fields(cast("type[attrs.AttrsInstance]", type(value))):
+    fields = getattr(type(value), "__attrs_attrs__", None)
+    if fields is None:  # a user's own layer, which is no attrs class
+        arguments += [f"{name}={shown(found)}" for name, found in vars(value).items()]
+    for field in fields or ():
         found = getattr(value, field.name)
         text = texts.get(field.name, "" if found == field.default else shown(found))
         if text:

@@ -417,7 +417,7 @@ async def test_each_block_has_a_child_of_its_own(tmp_path):
 
 def test_it_loads_no_network():
     """A child process needs neither a WebSocket nor an HTTP stack."""
-    code = "import sys, resilient_bridge.adapters.processes.child_process; print({'websockets', 'httpx', 'mcp'} & set(sys.modules))"
+    code = "import sys, resilient_bridge.adapters.processes.stdio; print({'websockets', 'httpx', 'mcp'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
 

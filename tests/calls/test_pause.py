@@ -139,6 +139,25 @@ def test_e04_it_costs_no_budget_and_opens_no_circuit(form):
     assert server.calls == 100
 
 
+async def test_a_shorter_hint_does_not_end_a_longer_pause():
+    """Two calls are under way: the one that is told 10 s ends first, the other is told 2 s; the next call waits for the 10 s."""
+    with rb.testing.virtual_time() as clock:
+        policy = rb.Policy(rb.Retry(attempts=1, backoff=rb.Backoff.constant(0)))
+        hints = [http_error(429, retry_after="10"), http_error(429, retry_after="2"), None]
+
+        @policy(idempotent=True)
+        async def get():
+            error = hints.pop(0)
+            await settle()
+            if error is not None:
+                raise error
+
+        outcomes = await asyncio.gather(get(), get(), return_exceptions=True)
+        assert [type(each) for each in outcomes] == [httpx.HTTPStatusError] * 2
+        await get()
+    assert clock.slept == [10]
+
+
 async def test_e04_a_pause_that_grows_is_waited_for_again():
     """If another call gets a longer Retry-After meanwhile, waiting calls wait for that too."""
     with rb.testing.virtual_time() as clock:

@@ -263,3 +263,23 @@ print(*(name for name in {SDKS!r}.split() if name in sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_an_answer_after_a_redirect_proves_nothing_about_the_request_before_it():
+    """The first request was answered, and may have run, as with requests and aiohttp; only the last one did not."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            return httpx.Response(303, headers={"location": "/done"})
+        return httpx.Response(401)
+
+    with httpx.Client(transport=httpx.MockTransport(handle), follow_redirects=True) as client:
+        answer = client.post("http://peer.example/")
+    for seen in (answer, httpx.HTTPStatusError("x", request=answer.request, response=answer)):
+        failure = classify(seen)
+        assert (failure.code, failure.executed, failure.proof) == (
+            "AUTH_TOKEN_EXPIRED",
+            "maybe",
+            "",
+        )
+    assert classify(httpx.Response(401)).proof == "http_401"

@@ -6,6 +6,8 @@ import asyncio
 import concurrent.futures
 import gc
 import json
+import subprocess
+import sys
 import weakref
 
 import httpx
@@ -20,7 +22,7 @@ from resilient_bridge.failure import (
     error_for,
     failure_or_none,
 )
-from tests.internals.failure import Finding, dispatch, raw_failure
+from tests.internals.failure import Finding, finding, raw_failure
 
 
 STOPS = [
@@ -244,10 +246,28 @@ def test_the_text_of_an_exception_cannot_forge_a_log_line():
     assert not [text for text in _forms(failure) if "\x1b" in text or "\x00" in text]
 
 
+def _rules():
+    """Every rule of every library."""
+    return {
+        key: rule for name in finding.PACKAGES for key, rule in finding.rows_of(name).rules.items()
+    }
+
+
+def test_a_library_is_listed_where_its_rules_are():
+    """Each package with a rule, a wrapper, a leaf or a provider leads to the module that has it."""
+    for package in finding.PACKAGES:
+        rows = finding.rows_of(package)
+        keys = {*rows.rules, *rows.wrappers, *rows.leaves, *rows.providers, *rows.through}
+        assert package in {key[0] for key in keys}
+        assert {key[0] for key in keys} <= {
+            name for name in finding.PACKAGES if finding.rows_of(name) is rows
+        }
+
+
 @pytest.mark.requirement("R1")
 def test_every_rule_leads_to_a_listed_code():
     """The rules are data: each constant one names a code of the table, each key a package and a class."""
-    rules = dispatch.RULES
+    rules = _rules()
     assert len(rules) > 60
     for (package, name), rule in rules.items():
         assert package.isidentifier()
@@ -324,7 +344,7 @@ def test_an_answer_that_raises_when_asked_what_it_is():
 @pytest.mark.requirement("S7")
 def test_every_verdict_is_a_whole_report():
     """Category, message, retryability, session validity and what to do, for every rule there is; without a trace."""
-    for rule in dispatch.RULES.values():
+    for rule in _rules().values():
         if isinstance(rule, Finding):
             failure = rule.failure(ValueError("x"))
             assert all((failure.category, failure.message, failure.suggestions))
@@ -343,5 +363,20 @@ def test_a_session_survives_what_does_not_end_it():
 
 def test_a_rule_is_found_by_type_alone():
     """`rule_for` reads the class and nothing of the exception."""
-    known = dispatch.rule_for(_BrokenError())
-    assert known is dispatch.dispatch(_BrokenError)
+    known = finding.rule_for(_BrokenError())
+    assert known is finding.dispatch(_BrokenError)
+
+
+READS = """
+import sys
+from resilient_bridge import classify
+for error in (ConnectionRefusedError(111, "x"), ValueError("x"), TimeoutError(), KeyError("x")):
+    classify(error)
+print(*sorted(name.removeprefix("resilient_bridge.failure.") for name in sys.modules), sep="\\n")
+"""
+
+
+def test_the_readers_of_a_library_are_loaded_with_its_first_error():
+    """An error of the system needs none of the readers of SDKs, HTTP clients and services."""
+    done = subprocess.run([sys.executable, "-c", READS], capture_output=True, text=True, check=True)
+    assert not {"answers", "exits", "http_clients", "sdks", "services"} & set(done.stdout.split())

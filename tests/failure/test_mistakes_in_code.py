@@ -374,6 +374,20 @@ def test_a_secret_in_a_call_is_in_no_message() -> None:
         assert "Zq8vN2xKp4" not in message_of(expression)
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://hooks.example/services/T0K9/aB3xYz77", "wss://hooks.example/..."),
+        ("https://hooks.example/agent/events", "wss://hooks.example/agent/events"),
+    ],
+)
+def test_the_line_to_write_for_an_address_shows_no_secret_path(url: str, shown: str) -> None:
+    """A path of plain words is kept; that of a webhook is the secret itself."""
+    with pytest.raises(rb.ConfigError) as caught:
+        rb.BridgeClient(url)
+    assert str(caught.value).endswith(f'write rb.BridgeClient("{shown}")')
+
+
 class Hostile:
     """An object that answers nothing that is asked of it."""
 

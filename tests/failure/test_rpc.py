@@ -11,7 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.server.mcpserver import MCPServer
 from mcp_types import CallToolResult, TextContent
 
-from resilient_bridge.failure import Category, Failure, Kind, classify
+from resilient_bridge.failure import Category, Executed, Failure, Kind, classify
 from tests.rows import each_row
 
 from .edges import row
@@ -242,3 +242,10 @@ def test_a_certificate_stays_bad_whatever_a_peer_says():
         {"code": -32000, "data": {"code": "TOOL_OF_THEIRS", "retryable": True}}
     )
     assert (made_up.code, made_up.kind) == ("TOOL_OF_THEIRS", Kind.TRANSIENT)
+
+
+def test_a_peers_own_code_proves_nothing():
+    """A code of the server's under one of our prefixes: the prefix's usual code would mean that nothing ran."""
+    error = {"code": -32003, "message": "m", "data": {"code": "AUTH_OF_THEIRS"}}
+    failure = Failure.from_mcp(error)
+    assert (failure.code, failure.executed, failure.proof) == ("AUTH_OF_THEIRS", Executed.MAYBE, "")

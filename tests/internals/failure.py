@@ -8,15 +8,15 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.failure",
     {
-        "": "dispatch redaction secret_shapes",
+        "": "finding redaction secret_shapes",
         "exits": "EXITS",
         "extras": "EXTRAS how_to_install needed",
         "finding": "Finding",
         "lookup": "raw_failure",
-        "proofs": "PROOFS",
-        "record": "Record ended",
+        "record": "ended Record",
         "retry_after": "parse_http_date wait_from_headers",
         "statuses": "status_finding",
-        "tls_errors": "tls_finding",
+        "system": "tls_finding",
+        "vocabulary": "PROOFS",
     },
 )

@@ -8,9 +8,10 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.telemetry",
     {
-        "": "hub link_events=events work_events",
-        "debug": "debug_kind=kind_of name_in_words",
-        "event": "sender_of sent_by",
+        "": "hub link_events=events metrics work_events",
+        "alert_state": "AlertState",
+        "debug": "debug_kind=kind_of",
+        "event": "name_in_words sender_of sent_by",
         "events": (
             "AcknowledgementLate ClockJumped Closed Connected Disconnected DuplicateConflict Event FeatureRefused "
             "GaveUp Joined LateReply MessageRejected MessageUndelivered OutboundInDoubt ReconnectScheduled ReplayIgnored "

@@ -10,18 +10,13 @@ __getattr__ = lazily(
     {
         "": "tls websocket",
         "arrivals": "Arrivals",
-        "lines": "Lines",
         "loopback": "is_loopback",
         "origin": (
             "InsecureURLError RedirectRefusedError checked_headers parse_url redirect_within "
             "refuse_credentials"
         ),
-        "process": "ChildProcess GRACE_SECONDS STDERR_BYTES",
         "references": "Headers Secret UnreadableError in_words is_reference only_names_secret read_secret",
         "racing": "first_connected interleaved",
-        "signals": "HANG_UP on_signals",
-        "standard_streams": "LINE_TOO_LONG Output lines_of",
-        "unread": "Unread",
         "websocket": "WebSocketTransport open_websocket websocket_RedirectRefusedError=RedirectRefusedError",
     },
 )

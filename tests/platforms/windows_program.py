@@ -239,7 +239,7 @@ async def part_a_daemon_that_fails_says_why(folder):
 
 
 async def part_signals_reach_a_command(_):
-    from tests.internals.transports import on_signals
+    from tests.internals.adapters import on_signals
 
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGBREAK)]
     for number in (signal.SIGINT, signal.SIGBREAK, signal.SIGTERM):

@@ -13,7 +13,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.testing import virtual_time
-from tests.internals.settings import KINDS, forms_of, new_reading, read_value
+from tests.internals.settings import KINDS, LAYERS, forms_of, new_reading, read_value
 from tests.internals.values import Value, as_seconds, count, one_of, short_seconds
 from tests.rows import each_row
 
@@ -384,3 +384,16 @@ assert len(above()) > 2
 """
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_each_value_inside_a_policy_can_be_read_and_written_alone():
+    """All that a policy is made of is in `KINDS`, and every layer of `rb` has a key."""
+    inside = [rb.bridge.BridgePolicy, *LAYERS.values()]
+    for kind in inside:
+        nested = [form.of for form in forms_of(kind).values() if form.of is not object]
+        inside += [each for each in nested if each not in inside]
+    assert [kind.__name__ for kind in inside if KINDS.get(kind.__name__) is not kind] == []
+    public = {getattr(rb, name) for name in rb.__all__ if name[0].isupper()} - {rb.Layer}
+    assert {kind for kind in public if getattr(kind, "usual_position", None) is not None} == set(
+        LAYERS.values()
+    )

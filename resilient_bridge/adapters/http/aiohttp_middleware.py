@@ -18,12 +18,11 @@ from weakref import WeakKeyDictionary
 from ...calls import Retry
 from ...failure import BridgeError, stays_here
 from ...failure.extras import needed
-from ...failure.http_libraries import allow_proof
+from ...failure.record import allow_proof
 from ...failure.teaching import taught
-from ..arguments import calls_of, check_http_options
 from ..sdk_errors import add_base
 from .bodies import MOST_DECODED
-from .requests import IDEMPOTENT_METHODS, OWN_KEY, SAFE_METHODS
+from .request_checks import IDEMPOTENT_METHODS, OWN_KEY, SAFE_METHODS
 from .views import Core, RequestView, URLView, says_more
 
 
@@ -73,20 +72,18 @@ class HTTPMiddleware:
         allow_plaintext_credentials: bool = False,
     ) -> None:
         """Create a middleware. ConfigError names a bad argument."""
-        calls = calls_of(policy, "HTTPMiddleware.policy")
-        check_http_options("HTTPMiddleware", idempotency_header, allow_plaintext_credentials)
         self._core = Core(
-            calls,
+            "HTTPMiddleware",
+            policy,
             _SessionBelow(),
             _look,
             _add_library_base,
-            owner="HTTPMiddleware",
             token=token,
             idempotency_header=idempotency_header,
             allow_plaintext_credentials=allow_plaintext_credentials,
         )
         self._key_header = idempotency_header
-        self._repeats = any(isinstance(layer, Retry) for layer in calls.layers)
+        self._repeats = any(isinstance(layer, Retry) for layer in self._core.policy.layers)
         self._abandoned: WeakKeyDictionary[asyncio.Task[Any], Exception] = WeakKeyDictionary()
 
     async def __call__(

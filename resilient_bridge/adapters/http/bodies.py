@@ -11,62 +11,16 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from ...calls.ports import make_last
 from ...failure import BridgeError, Failure, error_for
 from .decoding import Decoding, decoded
 
 
 LOOK: Final = 65_536  # bytes of an error's body that are read to learn what it means
 MOST_DECODED: Final = 1_000_000  # bytes that these may have when decoded
-_READ_ONCE: Final = (
-    "a part of its body was sent, and that can be read only once: pass bytes instead"
-)
+READ_ONCE: Final = "a part of its body was sent, and that can be read only once: pass bytes instead"
+"""Why no attempt follows one that has read a body of `once`."""
+
 _SAYS_MORE: Final = frozenset({400, 401, 403, 404, 408, 409, 429, 500, 502, 503, 504, 529})
-
-
-_KNOWN: Final = 65_536  # bytes of a request's body that are searched for secrets
-
-
-def known_body(request: Any) -> bytes:
-    """Return the beginning of a request's body, of any client; empty if it can be read only once.
-
-    It is text, bytes, or parts of a form: httpx's stream, requests' body, aiohttp's payload.
-    """
-    native = getattr(request, "native", request)
-    body = getattr(native, "body", None)
-    value = getattr(body, "_value", None)  # of a payload of aiohttp
-    stream = getattr(native, "stream", None) if body is None else body if value is None else value
-    if isinstance(stream, str):
-        return stream[:_KNOWN].encode("utf-8", "replace")
-    if isinstance(stream, bytes | bytearray):
-        return bytes(stream[:_KNOWN])
-    found = bytearray()
-    for part in _parts(stream):
-        found += part
-        if len(found) >= _KNOWN:
-            break
-    return bytes(found)
-
-
-def _parts(stream: Any) -> Iterator[bytes]:
-    if type(stream).__name__ in {
-        "ByteStream",
-        "MultipartStream",
-    }:  # httpx's, which begin anew each time
-        yield from iter(stream)
-    elif type(stream).__name__ == "MultipartWriter":  # aiohttp's
-        for payload, *_ in stream:
-            value = getattr(payload, "_value", b"")
-            lines = "".join(f"{name}: {text}\r\n" for name, text in payload.headers.items())
-            yield f"--\r\n{lines}\r\n".encode()
-            yield (
-                value
-                if isinstance(value, bytes)
-                else str(value).encode()
-                if isinstance(value, str)
-                else b""
-            )
-            yield b"\r\n"
 
 
 def tells(response: Any) -> bool:
@@ -161,12 +115,6 @@ def once(request: Any) -> None:
     kind = type(stream).__name__
     if kind != "ByteStream" and (kind != "MultipartStream" or not _rewinds(stream)):
         request.stream = _stream_class(_Once, type(request).__module__)(stream)
-
-
-def note_use(request: Any) -> None:
-    """Mark the attempt as the last one, if the body has been read and cannot be read again."""
-    if getattr(request.stream, "is_started", False):
-        make_last(_READ_ONCE)
 
 
 def _rewinds(stream: Any) -> bool:
@@ -298,7 +246,7 @@ class _Body(_Around):
 
 
 class _Watched(_Around):
-    """A body whose reader's error is told."""
+    """A body that reports the error of its reader."""
 
     def __init__(self, stream: Any, tell: Callable[[Exception], None]) -> None:
         self._stream = stream

@@ -1,7 +1,8 @@
 """Decode a compressed body in pieces, apart from the client, to detect a decompression bomb early.
 
 Rule: it decodes as httpx and httpx2 do, with the libraries that they have loaded, and holds one
-piece at a time.
+piece at a time. Their own decoders cannot do this: neither library has a public door through which
+a body can be decoded part by part as it passes, and httpx's return at once all that a part becomes.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ import attrs
 from ...failure import config_error
 from ...transports.loopback import is_loopback
 from ...values.fields import check_flag
-from .requests import PORTS
+from .request_checks import PORTS
 
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import ModuleType, TracebackType
+    from types import ModuleType
     from typing import Self
 
 
@@ -224,30 +224,16 @@ class Routes:
         for transport in self._all():
             await transport.aclose()
 
+    # Those of the libraries need not be entered, and are closed when they are left.
+
     async def __aenter__(self) -> Self:
-        for transport in self._all():
-            await transport.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for transport in self._all():
-            await transport.__aexit__(kind, error, trace)
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     def __enter__(self) -> Self:
-        for transport in self._all():
-            transport.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for transport in self._all():
-            transport.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self.close()

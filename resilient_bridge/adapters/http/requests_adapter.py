@@ -14,9 +14,8 @@ from urllib.parse import urlsplit
 
 from ...failure import BridgeError, config_error, stays_here
 from ...failure.extras import needed
-from ...failure.http_libraries import allow_proof
+from ...failure.record import allow_proof
 from ...failure.teaching import taught
-from ..arguments import calls_of, check_http_options, check_sync
 from ..sdk_errors import same_error_for
 from .bodies import LOOK, MOST_DECODED
 from .decoding import decoded
@@ -75,15 +74,12 @@ class HTTPAdapter(_Base):
             raise config_error("HTTPAdapter.inner", "an adapter that does not retry already", inner)
         if inner is not None and not hasattr(inner, "send"):
             raise config_error("HTTPAdapter.inner", "an adapter of requests, or None", inner)
-        calls = calls_of(policy, "HTTPAdapter.policy")
-        check_sync(calls, "HTTPAdapter.policy")
-        check_http_options("HTTPAdapter", idempotency_header, allow_plaintext_credentials)
         self._below = _RequestsBelow(inner)
         self._core = Core(
-            calls,
+            "HTTPAdapter",
+            policy,
             self._below,
             _look,
-            owner="HTTPAdapter",
             token=token,
             idempotency_header=idempotency_header,
             allow_plaintext_credentials=allow_plaintext_credentials,
@@ -112,7 +108,7 @@ class HTTPAdapter(_Base):
         try:
             return self._core.handle_request(view)  # type: ignore[no-any-return]
         except BridgeError as error:
-            raise _theirs(error, request) from error.__cause__
+            raise _of_requests(error, request) from error.__cause__
         finally:
             carried.pop("timeout", None)
             request.body = body
@@ -175,7 +171,7 @@ def _seconds(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _theirs(error: BridgeError, request: Any) -> Any:
+def _of_requests(error: BridgeError, request: Any) -> Any:
     exceptions = import_module("requests.exceptions")
     base = exceptions.Timeout if isinstance(error, TimeoutError) else exceptions.RequestException
     made = same_error_for(error, base)

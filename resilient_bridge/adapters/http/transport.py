@@ -18,6 +18,7 @@ from ...calls.ports import (
     bind,
     failure_of_result,
     is_retried_around,
+    make_last,
     remaining,
     repeat_within,
     tell_cut,
@@ -31,9 +32,9 @@ from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
 from ..mcp_wire import watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
-from .bodies import bounded, look_async, note_use, once, peek, peek_async, watch_body
+from .bodies import READ_ONCE, bounded, look_async, once, peek, peek_async, watch_body
 from .own_transport import Options, own_transport
-from .requests import (
+from .request_checks import (
     IDEMPOTENT_METHODS,
     OURS,
     OWN_KEY,
@@ -155,22 +156,26 @@ class HTTPTransport(_Bases):
 
         An HTTPTransport as `inner` is one.
         """
-        self._policy = calls_of(policy, "HTTPTransport.policy")
+        self._policy = calls_of(policy, f"{self._owner}.policy")
         if isinstance(inner, HTTPTransport):
             raise config_error(
                 "HTTPTransport.inner", "a transport that does not retry already", inner
             )
-        check_transport(inner, self._policy)
+        check_transport(inner, self._policy, self._owner)
         if max_body is not None and not is_count(max_body):
             raise config_error(
                 "HTTPTransport.max_body", "a number of bytes of at least 1, or None", max_body
             )
-        check_http_options("HTTPTransport", idempotency_header, allow_plaintext_credentials)
+        check_http_options(self._owner, idempotency_header, allow_plaintext_credentials)
         self._options = Options(
             verify=verify, cert=cert, http2=http2, proxy=proxy, limits=limits, trust_env=trust_env
         )
         self._options.check("HTTPTransport", inner)
-        self._bearer = bearer_of(token, "HTTPTransport")
+        self._bearer: Bearer | None = None
+        if token is not None:
+            from .bearer import Bearer  # imported here: most transports have none
+
+            self._bearer = Bearer(token, self._owner)
         self._inner: Any = inner
         self._making = (
             new_lock()
@@ -183,14 +188,14 @@ class HTTPTransport(_Bases):
         self._repeats = any(
             isinstance(layer, Retry) and layer.attempts != 1 for layer in self._policy.layers
         )
-        self._logged: set[str] = (
-            set()
-        )  # the classes of bodies that were cut of which the log has told
+        self._logged: set[str] = set()  # the classes of bodies that were cut that the log has named
+
+    _owner = "HTTPTransport"  # as errors of its arguments name it
 
     # What differs between client libraries: see `views.Core`.
     _report_request: Callable[[Any], Any] = staticmethod(watch_request)
     _report_answer: Callable[[Any, Any, Any], Any] = staticmethod(watch_answer)
-    _as_theirs: Callable[[BridgeError, Any], None] = staticmethod(_add_library_base)
+    _add_base: Callable[[BridgeError, Any], None] = staticmethod(_add_library_base)
     _cookie_lines: Callable[[Any], list[str]] = staticmethod(_cookie_lines)
     _watch: Callable[[Any], None] = staticmethod(once)
     _peek: Callable[[Any], Any] = staticmethod(peek)
@@ -207,7 +212,7 @@ class HTTPTransport(_Bases):
             response = await send(request)
         except Exception as error:
             if isinstance(error, BridgeError):
-                self._as_theirs(error, request)
+                self._add_base(error, request)
             disprove_hop(error, request)
             raise
         finally:
@@ -223,7 +228,7 @@ class HTTPTransport(_Bases):
             response = send(request)
         except Exception as error:
             if isinstance(error, BridgeError):
-                self._as_theirs(error, request)
+                self._add_base(error, request)
             disprove_hop(error, request)
             raise
         finally:
@@ -245,7 +250,8 @@ class HTTPTransport(_Bases):
                 )
             return self._protected_for(request, is_async=is_async)
         except BridgeError as error:
-            self._as_theirs(error, request)
+            self._add_base(error, request)
+            disprove_hop(error, request)
             raise
 
     def _protected_for(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
@@ -354,7 +360,14 @@ class HTTPTransport(_Bases):
             mark_redirect(request)
         if self._max_body is not None:
             bounded(response, self._max_body, request, _add_library_base)
-        if self._repeats and request.method in IDEMPOTENT_METHODS and _is_free(request.extensions):
+        extensions = request.extensions
+        if (
+            self._repeats
+            and request.method in IDEMPOTENT_METHODS
+            # the request leaves the transport its policy and its permission
+            and extensions.get("rb.policy", extensions) is not None
+            and extensions.get("rb.idempotent") is not False
+        ):
             self._watch_body(response, self._tell_cut)
         return response
 
@@ -429,22 +442,6 @@ class _Sound:
         self.response = response
 
 
-def bearer_of(token: Token | None, owner: str) -> Bearer | None:
-    if token is None:
-        return None
-    from .bearer import Bearer  # imported here: most transports have none
-
-    return Bearer(token, owner)
-
-
-def _is_free(extensions: Any) -> bool:
-    """Return whether the request leaves the transport its policy and its permission."""
-    return (
-        extensions.get("rb.policy", extensions) is not None
-        and extensions.get("rb.idempotent") is not False
-    )
-
-
 def _same(response: Any) -> Any:
     return response
 
@@ -466,7 +463,8 @@ def _sending(
         try:
             response = once_sent(request)
         finally:
-            note_use(request)
+            if getattr(request.stream, "is_started", False):
+                make_last(READ_ONCE)
         if response.status_code < 400:
             return sound_as(response)
         look(response)
@@ -494,7 +492,8 @@ def _sending_async(
         try:
             response = await once_sent(request)
         finally:
-            note_use(request)
+            if getattr(request.stream, "is_started", False):
+                make_last(READ_ONCE)
         if response.status_code < 400:
             return sound_as(response)
         await look(response)

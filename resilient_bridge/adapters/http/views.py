@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from .bodies import LOOK, tells
-from .requests import PORTS
-from .transport import HTTPTransport, bearer_of
+from .request_checks import PORTS
+from .transport import HTTPTransport
 
 
 if TYPE_CHECKING:
     from ...calls import Policy
     from ...failure import BridgeError
     from ...presets.bridge_policy import BridgePolicy
-    from .bearer import Token
 
 
 class URLView:
@@ -155,7 +154,7 @@ class Core(HTTPTransport):
     """HTTPTransport over views of another library's requests.
 
     The view watches the body, and no client of mcp sends through it. `look` reads the body of an
-    error into the response, if it is short; for an async library it is async. `as_theirs` gives an
+    error into the response, if it is short; for an async library it is async. `add_base` gives an
     error of ours the base class of the library.
     """
 
@@ -166,19 +165,21 @@ class Core(HTTPTransport):
 
     def __init__(
         self,
+        owner: str,
         policy: Policy | BridgePolicy | None,
         inner: Any,
         look: Callable[[Any], Any],
-        as_theirs: Callable[[BridgeError, Any], None] = _nothing,
-        *,
-        owner: str,
-        token: Token | None,
+        add_base: Callable[[BridgeError, Any], None] = _nothing,
         **options: Any,
     ) -> None:
+        self._owner = owner
         super().__init__(policy, inner, **options)
-        self._bearer = bearer_of(token, owner)
         self._peek = self._peek_async = look
-        self._as_theirs = as_theirs
+        self._add_base = add_base
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
 
     def __repr__(self) -> str:
         return repr(self._policy)

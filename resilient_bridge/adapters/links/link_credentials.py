@@ -54,9 +54,7 @@ def _guard(made: connect, *, allow_plaintext_credentials: bool) -> None:
 
     if made.additional_headers is not None:
         made.additional_headers = Headers(made.additional_headers)  # it may be an iterator
-    carries = target_of(made).user_info is not None or any(
-        is_sensitive(n) for n in made.additional_headers or ()
-    )
+    carries = _carries_credentials(made)
     if (carries or sends_secret(target_of(made).query)) and not allow_plaintext_credentials:
         _check_plaintext(made)
     follow = made.process_redirect
@@ -98,10 +96,15 @@ def sends_in_clear(made: object) -> bool:
     from ...transports.websockets_releases import target_of
 
     dialled = cast("connect", made)
-    target, names = target_of(dialled), cast("Any", dialled.additional_headers or ())
-    return not target.secure and (
-        target.user_info is not None or any(is_sensitive(name) for name in names)
-    )
+    return not target_of(dialled).secure and _carries_credentials(dialled)
+
+
+def _carries_credentials(made: connect) -> bool:
+    """Return whether there are credentials before the @ of its url, or in its headers."""
+    from ...transports.websockets_releases import target_of
+
+    names = cast("Any", made.additional_headers or ())
+    return target_of(made).user_info is not None or any(is_sensitive(name) for name in names)
 
 
 def _as_websocket(error: Exception) -> None:

@@ -1,1 +1,1 @@
-"""Child processes that speak JSON-RPC over their standard streams: `stdio`."""
+"""Child processes: their lines, how they and their descendants are ended, and our own standard streams."""

@@ -39,8 +39,7 @@ from ...values.fields import Seconds, is_number, optional_seconds
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-    from ...transports.lines import Outgoing
-    from ...transports.process import ChildProcess
+    from .child import ChildProcess, Outgoing
 
 
 Fields: TypeAlias = dict[str, Any]

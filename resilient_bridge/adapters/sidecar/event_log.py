@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...failure import config_error, redact_lines
 from ...files.identity import leads_to
 from ...telemetry.line_rate import LINES, PER, LineRate, RatedLines
-from ...transports.standard_streams import Output
 from ...world import current_world
+from ..processes.standard_streams import Output
 
 
 if TYPE_CHECKING:

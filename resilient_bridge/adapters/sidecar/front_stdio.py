@@ -13,8 +13,8 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from ...transports.signals import HANG_UP, TERM, on_signals
-from ...transports.standard_streams import LINE_TOO_LONG, Output, lines_of
+from ..processes.signals import HANG_UP, TERM, on_signals
+from ..processes.standard_streams import LINE_TOO_LONG, Output, lines_of
 from . import message
 from .message import NotAMessage, parse_line
 

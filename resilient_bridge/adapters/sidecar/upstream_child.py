@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...failure import Executed, redact
-from ...transports.process import ChildProcess
+from ..processes.child import ChildProcess
 from .defects import request_misnamed_by, request_named_in, unusable
 from .message import NotAMessage, parse
 from .upstream import Loss, LostError, Upstream
@@ -25,7 +25,7 @@ from .upstream import Loss, LostError, Upstream
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...transports.lines import Outgoing
+    from ..processes.child import Outgoing
     from .message import Message
     from .upstream import Receiver
 

@@ -15,7 +15,7 @@ import attrs
 from ...client.cancelled import ended
 from ...failure import Executed
 from ...failure.extras import how_to_install
-from ...failure.mcp_sessions import is_session_error
+from ...failure.rpc import is_session_error
 from ...world import current_world
 from .upstream import Loss, Upstream
 from .upstream_http_exchange import Exchange, Reading

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from ...failure import Executed, classify, mapping_of, redact
-from ...failure.mcp_sessions import is_session_unknown
-from ...failure.proxies import is_server_away
 from ...failure.retry_after import wait_from_headers
-from ...failure.statuses import status_finding
+from ...failure.rpc import is_session_unknown
+from ...failure.statuses import is_server_away, status_finding
 from ...protocol.policies.losses import may_be_a_portal
 from .defects import request_misnamed_by, unusable
 from .message import Message, NotAMessage, parse

@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from ...failure import classify
-from ...failure.mcp_sessions import is_session_unknown
+from ...failure.rpc import is_session_unknown
 from .upstream_http_exchange import is_passing, pause_of
 from .upstream_http_wire import Sent, TooLongError, is_event_stream, refusal_of
 

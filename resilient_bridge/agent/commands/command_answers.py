@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from ...failure import Failure, error_for, mapping_of
-from ...failure.hints import EXECUTIONS
-from ...failure.rpc_answers import tool_finding
+from ...failure.answers import tool_finding
+from ...failure.payloads import EXECUTIONS
 
 
 Answer: TypeAlias = Mapping[str, Any] | None

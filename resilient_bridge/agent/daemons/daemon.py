@@ -27,8 +27,8 @@ from ...failure import (
     exit_finding,
     text_of,
 )
+from ...failure.errnos import hints
 from ...failure.finding import short_of
-from ...failure.hints import hints
 from ...failure.teaching import taught
 from ...values.fields import LONGEST_TIMEOUT, Seconds, read_seconds, refuse
 from ...world import current_world

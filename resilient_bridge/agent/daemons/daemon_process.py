@@ -16,11 +16,11 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import IO, Final, NamedTuple
 
+from ...adapters.processes.groups import OWN_GROUP, ask_to_end, take_away
 from ...failure.exits import tail_of
 from ...files.portable import read_at
 from ...locks import new_lock
 from ...transports.loop_guard import LoopGuard
-from ...transports.process_groups import OWN_GROUP, ask_to_end, take_away
 from ...world import REAL
 
 

@@ -15,9 +15,9 @@ from typing import Any, Final, cast
 
 import attrs
 
+from ...adapters.processes.groups import OWN_GROUP
+from ...adapters.processes.tree import CLOSE_SECONDS, KILL_SECONDS, Calm, ProcessTree
 from ...failure import BridgeError, ConfigError, Executed, Failure, config_error, error_for
-from ...transports.process_groups import OWN_GROUP
-from ...transports.process_tree import CLOSE_SECONDS, KILL_SECONDS, Calm, ProcessTree
 
 
 MAX_OUTPUT: Final = 32 * 1024

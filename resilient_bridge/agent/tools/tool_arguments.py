@@ -17,8 +17,8 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from ...config.strict_json import decoder, is_deeper
 from ...failure import Executed, Failure, config_error, error_for
-from ...protocol.strict_json import decoder, is_deeper
 from ..suggestions.near_misses import close_names
 from .annotations import (
     NO_SUCH,

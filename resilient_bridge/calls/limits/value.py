@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import attrs
@@ -50,6 +51,13 @@ class Bulkhead(Layer):
     )
     key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
 
+    @property
+    def worst_wait(self) -> float:
+        """How long a call may wait for a permit."""
+        if self.queue == 0:
+            return 0.0
+        return math.inf if self.max_wait is None else self.max_wait
+
     def summary(self) -> str:
         """Return how many calls may run and wait."""
         return f"{self.calls} at once, {self.queue} more may wait"
@@ -88,6 +96,11 @@ class RateLimit(Layer):
         default=0.0, converter=as_seconds, validator=seconds(), kw_only=True
     )
     key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
+
+    @property
+    def worst_wait(self) -> float:
+        """How long a call may wait for its turn."""
+        return self.max_wait
 
     def summary(self) -> str:
         """Return how many calls may start in which time."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 import attrs
 
 from ...failure.source_text import shown
-from ...failure.taxonomy import Kind
+from ...failure.vocabulary import Kind
 from ...failure.what import What, is_tenacity
 from ...values.backoff import Backoff, WaitSchedule, check_wait
 from ...values.fields import (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...failure import severity_in
-from ...failure.payloads import advice_of
 from ..facts import Acknowledge, Auth, Hello, Ping, Pong, Received, Refused, Send
 from ..frames import decode as read_envelope
 from ..frames import fields_of, raw_of
@@ -30,6 +28,10 @@ def _decode(frame: str | bytes) -> tuple[Fact, ...]:
     if type_ == "heartbeat_pong":
         return (Pong(id=body.get("id")),)
     if type_ in {"connection_error", "error"}:
+        # loaded with the first error: this module is with the first client
+        from ...failure import severity_in
+        from ...failure.payloads import advice_of
+
         code, words = payload.get("code"), payload.get("message")
         about = payload.get("request_type")
         return (

@@ -21,7 +21,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from ...failure import Category, Kind, Severity
-from ...failure.closes import names_silence
 
 
 if TYPE_CHECKING:
@@ -206,6 +205,8 @@ def is_silence(failure: Failure, *, has_slept: bool = False) -> bool:
     The library websockets says so with 1011, "keepalive ping timeout". `has_slept`: this machine
     did while the connection lasted.
     """
+    from ...failure.closes import names_silence  # loaded with the first loss
+
     is_named = has_slept or names_silence(str(failure.details.get("close_text") or ""))
     return _peer_close(failure) == 1011 and is_named
 

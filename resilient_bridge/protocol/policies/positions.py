@@ -59,7 +59,8 @@ def _is_sortable(positions: Positions, attribute: attrs.Attribute[Any], value: o
 
 
 def _fits_end(positions: Positions, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value not in {None, "session", "barrier"}:
+    is_word = isinstance(value, str) and value in {"session", "barrier"}
+    if value is not None and not is_word:
         refuse(path_of(positions, attribute), '"session", "barrier" or None', value)
     if value == "barrier" and positions.ends != "barrier":
         refuse(path_of(positions, attribute), 'ends="barrier" beside it', positions.ends)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
+from ...config.strict_json import decoder
 from ...failure import config_error
-from ...protocol.strict_json import decoder
 
 
 if TYPE_CHECKING:

@@ -48,6 +48,14 @@ def test_a_send_is_confirmed_by_the_name_that_the_server_gives_back(name):
     assert len(rig.read()) == 1
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_confirms_sends_where_the_server_acknowledges_them(name):
+    """Without `ack` nothing does: a send that was written ends as such once a ping shows that it left."""
+    make, arguments, _ = FAMILIES[name]
+    assert make(**arguments, **ACKED).confirms
+    assert not make(**arguments).confirms
+
+
 @pytest.mark.parametrize(("dedupes", "state"), [(True, "confirmed"), (False, "unknown")])
 def test_a_send_in_doubt_is_repeated_where_the_server_dedupes(dedupes, state):
     """The acknowledgement was lost with the connection: the same frame again, or an unknown outcome."""

@@ -15,8 +15,8 @@ import attrs
 
 from ...failure import config_error, mapping_of
 from ...failure.teaching import taught
-from ...transports.process import ChildProcess
 from ...values.fields import is_count, read_seconds
+from .child import ChildProcess
 from .peer import running
 
 

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from ..world import REAL
-from . import process_groups
+from ...world import REAL
+from . import groups
 
 
 KILL_SECONDS: Final = 5.0  # seconds for the system to remove a killed child
@@ -79,7 +79,7 @@ class ProcessTree:
         gone, 5.5 s after the kill at the latest.
 
         A process that moved to another process group or session is not ended. On Windows it sends
-        Ctrl-Break, then runs `taskkill`; see `process_groups`.
+        Ctrl-Break, then runs `taskkill`; see `groups`.
         """
         await self._signal_all(calm, is_last=False)
         if not await self.is_ended_within(calm, seconds):
@@ -114,7 +114,7 @@ class ProcessTree:
         if sys.platform == "win32":
             # a child that is not reaped yet: its process number cannot have been reused
             if self._transport.get_returncode() is None:
-                send = process_groups.take_away if is_last else process_groups.ask_to_end
+                send = groups.take_away if is_last else groups.ask_to_end
                 await calm.wait(
                     wrap_future(REAL.call_in_thread(partial(send, self._pid), "taskkill"))
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import lru_cache
 from types import MappingProxyType
@@ -26,7 +26,6 @@ from ...failure import (
 from ...transports.following import may_follow
 from ...transports.loopback import is_loopback
 from ..arguments import check_sync, plaintext_refused
-from .bodies import known_body
 
 
 if TYPE_CHECKING:
@@ -55,6 +54,7 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 # seconds; a socket with timeout 0 does not wait at all, and raises another error
 _SHORTEST: Final = 0.001
+_KNOWN: Final = 65_536  # bytes of a request's body that are searched for secrets
 _HOP: Final = "resilient_bridge.redirected"
 PORTS: Final = {"http": 80, "https": 443}
 
@@ -130,7 +130,7 @@ def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -
     if not _is_same(hops[-1].origin, here):
         if _has_credentials(request, beside="cookie"):
             raise error_for(Failure.of("CONN_REDIRECT_REFUSED", details={"origin": origin_of(url)}))
-        if holds_secret(known_body(request)):
+        if holds_secret(_known_body(request)):
             message = "redirect to another origin refused: it would send a body with a secret there"
             raise error_for(
                 Failure.of("CONN_REDIRECT_REFUSED", message, details={"origin": origin_of(url)})
@@ -142,6 +142,48 @@ def check_hop(request: Any, domains: Mapping[str, str] = MappingProxyType({})) -
         del headers["cookie"]
         if allowed:
             headers["cookie"] = allowed
+
+
+def _known_body(request: Any) -> bytes:
+    """Return the beginning of a request's body, of any client; empty if it can be read only once.
+
+    It is text, bytes, or parts of a form: httpx's stream, requests' body, aiohttp's payload.
+    """
+    native = getattr(request, "native", request)
+    body = getattr(native, "body", None)
+    value = getattr(body, "_value", None)  # of a payload of aiohttp
+    stream = getattr(native, "stream", None) if body is None else body if value is None else value
+    if isinstance(stream, str):
+        return stream[:_KNOWN].encode("utf-8", "replace")
+    if isinstance(stream, bytes | bytearray):
+        return bytes(stream[:_KNOWN])
+    found = bytearray()
+    for part in _parts(stream):
+        found += part
+        if len(found) >= _KNOWN:
+            break
+    return bytes(found)
+
+
+def _parts(stream: Any) -> Iterator[bytes]:
+    if type(stream).__name__ in {
+        "ByteStream",
+        "MultipartStream",
+    }:  # httpx's, which begin anew each time
+        yield from iter(stream)
+    elif type(stream).__name__ == "MultipartWriter":  # aiohttp's
+        for payload, *_ in stream:
+            value = getattr(payload, "_value", b"")
+            lines = "".join(f"{name}: {text}\r\n" for name, text in payload.headers.items())
+            yield f"--\r\n{lines}\r\n".encode()
+            yield (
+                value
+                if isinstance(value, bytes)
+                else str(value).encode()
+                if isinstance(value, str)
+                else b""
+            )
+            yield b"\r\n"
 
 
 _MOST_REDIRECTS: Final = 20
@@ -262,13 +304,13 @@ def bound_to(request: Any, remaining: float) -> Generator[None, None, None]:
             extensions["timeout"] = timeouts
 
 
-def check_transport(inner: Any, policy: Policy) -> None:
+def check_transport(inner: Any, policy: Policy, owner: str) -> None:
     """Raise ConfigError for no transport, or for a Timeout that cannot limit a sync one."""
     if inner is None or hasattr(inner, "handle_async_request"):
         return
     if not hasattr(inner, "handle_request"):
-        raise config_error("HTTPTransport.inner", "a transport of httpx or httpx2, or None", inner)
-    check_sync(policy, "HTTPTransport.policy")
+        raise config_error(f"{owner}.inner", "a transport of httpx or httpx2, or None", inner)
+    check_sync(policy, f"{owner}.policy")
 
 
 def check_inner(inner: Any, *, is_async: bool) -> None:

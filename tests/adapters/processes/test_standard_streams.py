@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from tests.internals.transports import LINE_TOO_LONG, Output, lines_of
+from tests.internals.adapters import LINE_TOO_LONG, Output, lines_of
 
 
 pytestmark = pytest.mark.real

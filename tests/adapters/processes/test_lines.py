@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.internals.transports import Lines
+from tests.internals.adapters import Lines
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 7, 1000])

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from tests.internals.transports import HANG_UP, on_signals
+from tests.internals.adapters import HANG_UP, on_signals
 
 
 pytestmark = pytest.mark.real

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.internals.transports import GRACE_SECONDS, STDERR_BYTES, ChildProcess
+from tests.internals.adapters import GRACE_SECONDS, STDERR_BYTES, ChildProcess
 from tests.peers.processes import is_reaped, is_running
 from tests.peers.running import until
 from tests.rows import each_row
 
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CHILD = (sys.executable, "-I", "-S", str(ROOT / "tests/adapters/child.py"))
 
 
@@ -205,7 +205,7 @@ async def test_a_number_that_belongs_to_somebody_else_is_not_signalled():
 
 ORPHANS = """
 import asyncio, ctypes, os
-from tests.internals.transports import ChildProcess
+from tests.internals.adapters import ChildProcess
 
 async def main():
     assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER: orphans become ours, as in a container

@@ -2,8 +2,11 @@
 time limit.
 
 Rules: what the child writes is read in every state, so that it does not block on a full pipe,
-unless `set_reading` pauses its stdout. A line counts as handed out as soon as part of it may have
-been written. No signal is sent to a process number that may have been reused.
+unless `set_reading` pauses its stdout. A line never takes more memory than its limit, and one that
+is too long does not damage the next. A line counts as handed out as soon as part of it may have
+been written, unless the bytes that the ended child left in its pipe prove that it never read the
+line's end. Only bytes that were read out of the pipe here count, because no other process can read
+them any more. No signal is sent to a process number that may have been reused.
 """
 
 from __future__ import annotations
@@ -12,20 +15,21 @@ import asyncio
 import errno
 import os
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, cast
+from contextlib import suppress
+from typing import Final, Self, cast
 
-from ..failure import redact
-from .lines import Lines, Outgoing
-from .process_groups import OWN_GROUP
-from .process_tree import CLOSE_SECONDS, Calm, ProcessTree
-from .unread import Unread
+from ...failure import redact
+from .groups import OWN_GROUP
+from .tree import CLOSE_SECONDS, Calm, ProcessTree
 
 
 STDERR_BYTES: Final = 8 * 1024
 # seconds for its exit code, last lines and stderr to arrive once the child ends
 GRACE_SECONDS: Final = 0.5
+_CHUNK: Final = 65536
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LONG_LINE: Final = b"(a line of more than %d bytes was dropped)" % STDERR_BYTES
 
@@ -325,3 +329,145 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._transport.close()
         await calm.wait(self._gone, CLOSE_SECONDS)
         calm.give_back()
+
+
+# ---- lines ----------------------------------------------------------------------------------------------------------
+
+
+class Lines:
+    """Splits a stream of bytes into lines, however the stream was cut into chunks.
+
+    A line of more than `longest` bytes is dropped and counted in `skipped`.
+    """
+
+    def __init__(self, longest: int) -> None:
+        self.skipped = 0
+        self._longest = longest
+        self._partial = bytearray()
+        self._is_skipping = False
+
+    def feed(self, data: bytes | bytearray) -> list[bytes]:
+        """Add bytes; return the lines that they complete, without their line ends (LF or CRLF)."""
+        *ends, rest = bytes(data).split(b"\n")  # the event loop of Windows passes a bytearray
+        lines = [line for end in ends if (line := self._finished(end)) is not None]
+        self._keep(rest)
+        return lines
+
+    def end(self) -> list[bytes]:
+        """Return the last line if it has no line end; else an empty list."""
+        line = self._finished(b"")
+        return [line] if line else []
+
+    def _finished(self, end: bytes) -> bytes | None:
+        if self._partial or self._is_skipping:
+            self._keep(end)
+            end = bytes(self._partial)
+            self._partial = bytearray()
+        line = end.removesuffix(b"\r")
+        if self._is_skipping:
+            self._is_skipping = False
+            return None
+        if len(line) > self._longest:
+            self.skipped += 1
+            return None
+        return line
+
+    def _keep(self, piece: bytes) -> None:
+        if self._is_skipping:
+            return
+        if (
+            len(self._partial) + len(piece) <= self._longest + 1
+        ):  # one byte more, for the CR of a CRLF
+            self._partial += piece
+        else:
+            self._is_skipping = True
+            self._partial = bytearray()
+            self.skipped += 1
+
+
+class Outgoing:
+    """One line to write to a pipe.
+
+    `is_handed` is true once part of it may have been written. While it is false, nothing of the
+    line has been written.
+    """
+
+    __slots__ = ("_wake", "data", "end", "is_handed")
+
+    def __init__(self, data: bytes, wake: Callable[[], object]) -> None:
+        self.data = data
+        self.end = 0  # where the line ends, in bytes since the start of the pipe
+        self.is_handed = False
+        self._wake = wake
+
+    def handed(self) -> None:
+        self.is_handed = True
+        self.data = b""
+        self._wake()
+
+
+# ---- what an ended child left unread -----------------------------------------------------------------------------
+
+
+class Unread:
+    """Counts the bytes written to a pipe and, after its reader has ended, those left unread.
+
+    Linux only; elsewhere every line counts as read.
+    """
+
+    def __init__(self, descriptor: int | None) -> None:
+        """Take ownership of `descriptor`, a writing end: while it is open, the content of the pipe
+        is not lost, and the reader gets no end of input.
+
+        With None, every line counts as read.
+        """
+        self._descriptor = descriptor
+        self._written = 0
+        self._unread = 0
+
+    @classmethod
+    def of(cls, pipe: asyncio.WriteTransport) -> Self:
+        """Return the count for a pipe that nothing was written to yet."""
+        file = pipe.get_extra_info("pipe")  # uvloop has none
+        if sys.platform != "linux" or file is None:
+            return cls(None)
+        try:
+            return cls(os.dup(file.fileno()))
+        except (
+            OSError,
+            ValueError,
+        ):  # no descriptor is free; the child is gone, and its pipe closed
+            return cls(None)
+
+    def wrote(self, count: int) -> int:
+        """Add this number of written bytes; return the total."""
+        self._written += count
+        return self._written
+
+    def take(self) -> None:
+        """Read and count the unread bytes, and close the descriptor."""
+        if sys.platform != "linux" or self._descriptor is None:
+            return
+        # OSError: there is no /proc, or the pipe is empty and has other writers.
+        with suppress(OSError):
+            source = os.open(
+                f"/proc/self/fd/{self._descriptor}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+            )
+            try:
+                while count := len(os.read(source, _CHUNK)):
+                    self._unread += count
+            finally:
+                os.close(source)
+        self.close()
+
+    def may_have_read(self, end: int) -> bool:
+        """Return whether the reader may have acted on the line that ends at this offset: it has
+        read all of it but, at most, the line break.
+        """
+        return self._written - self._unread >= end - 1
+
+    def close(self) -> None:
+        """Close the descriptor. Calling it again does nothing."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from tests.internals.transports import Unread
+from tests.adapters.processes.test_process import CHILD, Witness, leaving_nothing, running
+from tests.internals.adapters import Unread
 from tests.peers.processes import is_running
 from tests.peers.running import until
-from tests.transports.test_process import CHILD, Witness, leaving_nothing, running
 
 
 READS = (

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from ..world import REAL
+from ...world import REAL
 
 
 # what `lines_of` yields in place of a line that is too long; a true line is never empty

@@ -1,7 +1,8 @@
-"""Rules for the exceptions of AI providers' SDKs: openai, anthropic, litellm.
+"""Rules for the exceptions of AI providers' SDKs: openai, anthropic, litellm, google-genai and google-auth.
 
 Rule: the class shows the provider, a structured code the reason, and the status the rest. An error
-inside a stream has a status of 200 or none, and is judged by its code alone.
+inside a stream has a status of 200 or none, and is judged by its code alone. A body is read like any
+other.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import Any, Final, cast
 import attrs
 
 from .bodies import document_in, read_body
-from .finding import Finding, Rules, package_of, short_of
-from .http_libraries import body_of
-from .provider_codes import known_final, login_finding, name_key
-from .redaction import text_of
-from .statuses import lasting_finding, should_retry, status_finding, stream_finding
-from .taxonomy import Executed
+from .closes import close_finding
+from .finding import Finding, Rows, Rules, short_of
+from .http_clients import body_of
+from .provider_codes import REJECTED, known_final, login_finding, name_key
+from .redaction import package_of, text_of
+from .statuses import bare_finding, lasting_finding, should_retry, status_finding, stream_finding
+from .system import NO_CREDENTIALS
+from .vocabulary import Category, Executed
 
 
 _READ: Final = 4_096  # characters
@@ -38,17 +41,7 @@ _CONNECTION: Final = Finding(
 _TIMEOUT: Final = Finding(
     code="CONN_TIMEOUT", message="provider did not answer in time", executed=Executed.MAYBE
 )
-_CREDENTIALS: Final = Finding(
-    code="SYS_CONFIG_INVALID",
-    message="credentials missing",
-    suggestions=("set the provider's api key",),
-)
 _MISSING: Final = ("credentials", "api_key", "api key", "must be set")
-_NO_KEY: Final = {
-    "No API key was provided": "google-gemini",
-    "Missing key inputs argument": "google-gemini",
-    "Could not resolve authentication method": "anthropic",
-}
 _UNKNOWN: Final = Finding(code="SYS_UPSTREAM_REJECTED", message="provider reported an error")
 _UNFINISHED: Final = Finding(
     code="SYS_UPSTREAM_REJECTED", message="answer not finished: length limit", executed=Executed.YES
@@ -97,25 +90,8 @@ def _openai_error(error: BaseException) -> Finding:
     lowered = text.lower()
     is_theirs = type(error).__name__ == "OpenAIError" and package_of(type(error)) == "openai"
     if is_theirs and any(word in lowered for word in _MISSING):
-        return _CREDENTIALS.evolve(message=_CREDENTIALS.message + short_of(text))
+        return NO_CREDENTIALS.evolve(message=NO_CREDENTIALS.message + short_of(text))
     return _UNKNOWN.evolve(message=_UNKNOWN.message + short_of(text))
-
-
-def _no_key(error: BaseException) -> Finding | None:
-    """The rule for a missing key: ValueError (google-genai) or TypeError (anthropic), by text.
-
-    A class of the user's below them is not read: its words are the user's.
-    """
-    if type(error) not in {ValueError, TypeError}:
-        return None
-    text = text_of(error)
-    provider = next(
-        (name for words, name in _NO_KEY.items() if text.strip('"').startswith(words)), None
-    )
-    if provider is None:
-        return None
-    message = _CREDENTIALS.message + short_of(text)
-    return _CREDENTIALS.evolve(message=message, details={"provider_id": provider})
 
 
 def _anthropic_error(error: BaseException) -> Finding:
@@ -162,9 +138,7 @@ def _with_request(error: Any, finding: Finding) -> Finding:
     return finding.evolve(details={**finding.details, "request_id": number})
 
 
-RULES: Rules = {
-    ("builtins", "ValueError"): _no_key,
-    ("builtins", "TypeError"): _no_key,
+_RULES: Rules = {
     ("openai", "APIStatusError"): _status_error,
     ("openai", "APITimeoutError"): _TIMEOUT,
     ("openai", "APIConnectionError"): _CONNECTION,
@@ -181,7 +155,7 @@ RULES: Rules = {
     ("anthropic", "APIConnectionError"): _CONNECTION,
     ("anthropic", "APIResponseValidationError"): _VALIDATION,
     ("anthropic", "RetryableError"): Finding(code="SYS_UNAVAILABLE"),
-    ("anthropic", "CredentialsError"): _CREDENTIALS,
+    ("anthropic", "CredentialsError"): NO_CREDENTIALS,
     ("anthropic", "AnthropicError"): _anthropic_error,
     # litellm's classes derive from openai's: only what differs
     ("litellm", "Timeout"): _TIMEOUT,
@@ -205,8 +179,83 @@ RULES: Rules = {
     },
 }
 
-PROVIDERS: Final = {
-    ("openai", "OpenAIError"): "openai",
-    ("anthropic", "AnthropicError"): "anthropic",
+# ---- google-genai, google-auth ----------------------------------------------------------------------
+
+
+_UNREADABLE: Final = Finding(code="PROTO_INVALID_MESSAGE", message="answer is not valid json")
+
+
+def _api_error(error: Any) -> Finding:
+    code, message = error.code, error.message
+    text = message if isinstance(message, str) else ""
+    if (
+        isinstance(code, int) and 1000 <= code < 5000
+    ):  # its live API: a WebSocket close, not an HTTP status
+        return close_finding(code, text or str(error.details), "peer")
+    headers: object = getattr(getattr(error, "response", None), "headers", None)
+    if isinstance(code, int) and 400 <= code <= 599:
+        return status_finding(code, headers, error.details)
+    content = read_body(error.details)
+    found = bare_finding(
+        attrs.evolve(content, names=(*content.names, *_word(error.status))), REJECTED
+    )
+    return REJECTED if found is None else found
+
+
+def _word(status: object) -> tuple[str, ...]:
+    return (status,) if isinstance(status, str) else ()
+
+
+def _auth_error(error: Any) -> Finding:
+    passing = error.retryable is True
+    return Finding(
+        code="AUTH_REFRESH_FAILED",
+        category=Category.AUTH,
+        retryable=passing,
+        message="credentials not obtained",
+    )
+
+
+def _google_call(error: Any) -> Finding | None:
+    """Return the verdict on a google.api_core call error.
+
+    It uses the HTTP status of its class, for gRPC too.
+    """
+    status = error.code
+    if not isinstance(status, int) or not 400 <= status <= 599:
+        return None
+    return status_finding(status).evolve(proof="")
+
+
+_GOOGLE: Rules = {
+    ("google", "GoogleAPICallError"): _google_call,
+    ("google", "APIError"): _api_error,
+    ("google", "UnknownApiResponseError"): _UNREADABLE,
+    ("google", "TransportError"): Finding(
+        code="CONN_UNREACHABLE", message="token server not reached"
+    ),
+    ("google", "DefaultCredentialsError"): Finding(
+        code="SYS_CONFIG_INVALID", message="credentials missing"
+    ),
+    ("google", "GoogleAuthError"): _auth_error,
 }
-"""The base class by which a provider's errors are recognised, and its id in the details."""
+
+
+ROWS: Final = Rows(
+    {**_RULES, **_GOOGLE},
+    wrappers={
+        ("openai", "APIConnectionError"): None,
+        ("anthropic", "APIConnectionError"): None,
+        ("google", "ContinuationInterruptedError"): "",
+        ("google", "TransportError"): "",
+        ("litellm", "BaseLLMException"): None,  # litellm's own, around the client's error
+    },
+    leaves=frozenset({("litellm", "Timeout")}),
+    providers={
+        ("openai", "OpenAIError"): "openai",
+        ("anthropic", "AnthropicError"): "anthropic",
+        ("google", "APIError"): "google-gemini",
+        ("google", "ContinuationInterruptedError"): "google-gemini",
+    },
+    through=frozenset({("openai", "APIConnectionError"), ("anthropic", "APIConnectionError")}),
+)

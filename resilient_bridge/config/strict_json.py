@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
 
@@ -37,16 +38,19 @@ def decoder(*, constant: str, infinite: str, twice: str) -> json.JSONDecoder:
     )
 
 
-def unique(twice: str) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+def unique(
+    twice: str, error: type[ValueError] = ValueError
+) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
     """Return a function that makes an object of its pairs.
 
-    It raises ValueError with these words for a key that occurs twice.
+    It raises the error with these words for a key that occurs twice; `{}` is the key.
     """
 
     def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
         if len(value) != len(pairs):
-            raise ValueError(twice)
+            counts = Counter(name for name, _ in pairs)
+            raise error(twice.format(next(name for name, count in counts.items() if count > 1)))
         return value
 
     return made

@@ -1,18 +1,156 @@
-"""Every code in one table, with all that follows from the code alone.
+"""The words that a failure is described with, and what follows from each: codes, categories, proofs.
 
-Rule: a code's meaning is written here and nowhere else. A rule that knows more about one case
-overrides one field.
+Four closed sets, each value spelled as the wire and the logs spell it; one table of every code; and
+one of what proves that a call did not run.
+
+Rule: a code's meaning is written here and nowhere else; a reader that knows more about one case
+overrides one field. `retryable` alone decides a retry; severity decides who is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
-from .taxonomy import Category, CodeInfo, Executed, Kind, Severity, lasting, passing
+
+class Category(StrEnum):
+    """Where a failure comes from.
+
+        failure = rb.classify(ConnectionResetError())
+        print(failure.category is rb.Category.TRANSPORT)      # True
+
+    It decides no repeat: `Failure.retryable` does.
+    """
+
+    CONFIG = "CONFIG"
+    AUTH = "AUTH"
+    UPSTREAM = "UPSTREAM"
+    TRANSPORT = "TRANSPORT"
+    TIMEOUT = "TIMEOUT"
+    PROTOCOL = "PROTOCOL"
+    INTERNAL = "INTERNAL"
+
+
+class Kind(StrEnum):
+    """What recovery a failure calls for: wait, give up, restore, or resume.
+
+        failure = rb.classify(ConnectionResetError())
+        print(failure.kind is rb.Kind.TRANSIENT)      # True
+
+    What a Retry repeats by default is `on=rb.Kind.TRANSIENT`.
+    """
+
+    TRANSIENT = "transient"
+    PERMANENT = "permanent"
+    CORRUPTION = "corruption"
+    PARTIAL = "partial"
+
+
+class Severity(StrEnum):
+    """Who is notified: log; + metric; + notify; + alert, open the circuit; end of the session.
+
+        failure = rb.classify(ConnectionResetError())
+        print(failure.severity is rb.errors.Severity.ERROR)      # True
+
+    In this order: INFO, WARNING, ERROR, CRITICAL, FATAL.
+    """
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+    FATAL = "fatal"
+
+
+class Executed(StrEnum):
+    """Whether the server can have acted on what was sent.
+
+        failure = rb.classify(ConnectionRefusedError())
+        print(failure.executed is rb.errors.Executed.NO)      # True
+
+    Of anything but NO a repeat needs permission, such as `idempotent=True`.
+    """
+
+    NO = "no"
+    MAYBE = "maybe"
+    YES = "yes"
+
+
+MCP_CODES: Mapping[Category, int] = MappingProxyType(
+    {
+        Category.CONFIG: -32004,
+        Category.AUTH: -32003,
+        Category.UPSTREAM: -32002,
+        Category.TIMEOUT: -32001,
+        Category.TRANSPORT: -32000,
+        Category.PROTOCOL: -32000,
+        Category.INTERNAL: -32603,
+    }
+)
+"""JSON-RPC error codes of the categories."""
+
+
+@attrs.frozen(kw_only=True)
+class CodeInfo:
+    """What a code means by itself: the defaults of a `Failure` that carries it."""
+
+    category: Category
+    kind: Kind
+    severity: Severity
+    retryable: bool
+    executed: Executed
+    session_valid: bool = True
+    hint: str
+    summary: str
+    raised: str = ""
+    """The exception class of a failure with this code, by its name; empty for that of the prefix."""
+
+
+def lasting(
+    category: Category,
+    executed: Executed,
+    summary: str,
+    hint: str,
+    *,
+    severity: Severity = Severity.ERROR,
+    kind: Kind = Kind.PERMANENT,
+    session_valid: bool = True,
+    raised: str = "",
+) -> CodeInfo:
+    """Return a row for a code where repeating the same call cannot help."""
+    return CodeInfo(
+        category=category,
+        kind=kind,
+        severity=severity,
+        retryable=kind is Kind.TRANSIENT,
+        executed=executed,
+        session_valid=session_valid,
+        summary=summary,
+        hint=hint,
+        raised=raised,
+    )
+
+
+def passing(
+    category: Category,
+    executed: Executed,
+    summary: str,
+    hint: str,
+    *,
+    severity: Severity = Severity.ERROR,
+    raised: str = "",
+) -> CodeInfo:
+    """Return a row for a code where repeating the same call can help."""
+    return lasting(
+        category, executed, summary, hint, severity=severity, kind=Kind.TRANSIENT, raised=raised
+    )
+
+
+# ---- codes ------------------------------------------------------------------------------------------
 
 
 _CONFIG, _AUTH, _UPSTREAM = Category.CONFIG, Category.AUTH, Category.UPSTREAM
@@ -90,6 +228,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             _NO,
             "credentials over plaintext refused",
             "use wss://, or allow plaintext explicitly",
+            raised="ConfigError",
         ),
         "CONN_NOT_CONNECTED": passing(
             _TRANSPORT,
@@ -97,6 +236,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "not connected",
             "wait until the connection is ready",
             severity=_WARNING,
+            raised="NotConnectedError",
         ),
         "CONN_RESOURCE_EXHAUSTED": passing(
             _TRANSPORT,
@@ -201,7 +341,11 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "report it with its cause; repeating is unlikely to help",
         ),
         "SYS_CONFIG_INVALID": lasting(
-            _CONFIG, _NO, "invalid configuration", "correct the named setting"
+            _CONFIG,
+            _NO,
+            "invalid configuration",
+            "correct the named setting",
+            raised="ConfigError",
         ),
         "SYS_RATE_LIMITED": passing(
             _UPSTREAM,
@@ -224,6 +368,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             _NO,
             "outbox full",
             "wait until queued messages were delivered, or raise the bound",
+            raised="OutboxFullError",
         ),
         "SYS_INBOX_FULL": lasting(
             _TRANSPORT,
@@ -231,19 +376,35 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "inbox full",
             "read messages faster, or raise the bound",
             kind=Kind.PARTIAL,
+            raised="InboxFullError",
         ),
         "SYS_NOT_DELIVERED": passing(
-            _TRANSPORT, _NO, "message not delivered", "send it again: it provably never left"
+            _TRANSPORT,
+            _NO,
+            "message not delivered",
+            "send it again: it provably never left",
+            raised="NotDeliveredError",
         ),
-        "SYS_NOT_EXECUTED": passing(_UPSTREAM, _NO, "not executed", "repeat it: nothing ran"),
+        "SYS_NOT_EXECUTED": passing(
+            _UPSTREAM,
+            _NO,
+            "not executed",
+            "repeat it: nothing ran",
+            raised="NotExecutedError",
+        ),
         "SYS_STORE_UNAVAILABLE": passing(
             _TRANSPORT,
             _NO,
             "store unavailable",
             "free space or bring the store back; what it refused was not accepted, and may be sent again",
+            raised="StoreError",
         ),
         "SYS_STORE_IN_USE": lasting(
-            _CONFIG, _NO, "store in use", "close the other client, or give each its own store"
+            _CONFIG,
+            _NO,
+            "store in use",
+            "close the other client, or give each its own store",
+            raised="StoreError",
         ),
         "SYS_STATE_DAMAGED": lasting(
             _INTERNAL,
@@ -251,12 +412,14 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "saved state damaged",
             "look at the file that was set aside; what could be saved of it is in use",
             kind=Kind.CORRUPTION,
+            raised="StoreError",
         ),
         "SYS_STATE_FOREIGN": lasting(
             _CONFIG,
             _NO,
             "saved state of another version or program",
             "use the version that wrote it, or another path",
+            raised="StoreError",
         ),
         "SYS_ARTIFACT_INVALID": lasting(
             _UPSTREAM,
@@ -271,6 +434,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "spend limit reached",
             "have a person approve more, or cancel",
             severity=_WARNING,
+            raised="SpendLimitError",
         ),
         "SYS_CONTEXT_OVERFLOW": lasting(
             _UPSTREAM,
@@ -278,6 +442,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "context too long",
             "compact the history, or offer fewer tools",
             severity=_WARNING,
+            raised="ContextOverflowError",
         ),
         "SYS_OUTCOME_UNKNOWN": lasting(
             _TRANSPORT,
@@ -285,16 +450,28 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "outcome unknown",
             "ask the peer whether it ran before sending it again",
             kind=Kind.PARTIAL,
+            raised="OutcomeUnknownError",
         ),
-        "SYS_TIMEOUT": passing(_TIMEOUT, _MAYBE, "timed out", "allow more time, or ask for less"),
+        "SYS_TIMEOUT": passing(
+            _TIMEOUT,
+            _MAYBE,
+            "timed out",
+            "allow more time, or ask for less",
+            raised="AttemptTimeoutError",
+        ),
         "SYS_DEADLINE_EXCEEDED": lasting(
             _TIMEOUT,
             _MAYBE,
             "deadline exceeded",
             "allow all attempts together more time, or ask for less",
+            raised="DeadlineExceededError",
         ),
         "SYS_CIRCUIT_OPEN": passing(
-            _TRANSPORT, _NO, "circuit open", "wait until the circuit lets a probe through"
+            _TRANSPORT,
+            _NO,
+            "circuit open",
+            "wait until the circuit lets a probe through",
+            raised="CircuitOpenError",
         ),
         "SYS_BULKHEAD_FULL": passing(
             _TRANSPORT,
@@ -302,6 +479,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "too many calls at once",
             "wait for a running call to end, or allow more",
             severity=_WARNING,
+            raised="BulkheadFullError",
         ),
         "SYS_THROTTLED": passing(
             _TRANSPORT,
@@ -309,6 +487,7 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             "rate limit of this process used up",
             "wait, or allow more calls",
             severity=_WARNING,
+            raised="ThrottledError",
         ),
         "SYS_TOO_LARGE": lasting(
             _UPSTREAM, _NO, "argument too large", "send less at once, or raise the bound"
@@ -372,3 +551,117 @@ def near_code(text: object, words: Iterable[str] = (), cutoff: float = 0.6) -> s
     suffixes = {code.partition("_")[2].lower(): code for code in CODES}  # RATE_LIMITED
     found = get_close_matches(text.lower(), [*known, *suffixes], n=1, cutoff=cutoff)
     return {**suffixes, **known}[found[0]] if found else ""
+
+
+# ---- what proves that a call did not run ------------------------------------------------------------
+
+
+class Proof(NamedTuple):
+    """One row: the event, the layer that sees it, and why nothing can have run."""
+
+    event: str
+    seen_by: str
+    why: str
+
+
+PROOFS: Final[Mapping[str, Proof]] = MappingProxyType(
+    {
+        "not_resolved": Proof(
+            "the host name was not resolved", "getaddrinfo", "there was no address to send to"
+        ),
+        "not_connected": Proof(
+            "the connection was refused, or no route led to it",
+            "the socket's connect",
+            "no connection existed that a byte could have travelled on",
+        ),
+        "connect_timeout": Proof(
+            "the connection was not made in time",
+            "the HTTP client's connect",
+            "the request is written after the connection was made",
+        ),
+        "pool_timeout": Proof(
+            "no connection of the pool was free in time",
+            "the HTTP client's pool",
+            "the request was waiting for a connection",
+        ),
+        "tls_failed": Proof(
+            "the server's certificate was not accepted",
+            "our end of the TLS handshake",
+            "the request is written after the handshake",
+        ),
+        "tunnel_refused": Proof(
+            "the proxy made no tunnel",
+            "the client's CONNECT",
+            "the request is written into the tunnel",
+        ),
+        "upgrade_refused": Proof(
+            "the WebSocket upgrade was refused, or cut",
+            "the WebSocket handshake",
+            "frames are written after the handshake",
+        ),
+        "refused_stream": Proof(
+            "the HTTP/2 stream was reset with REFUSED_STREAM",
+            "the HTTP/2 connection",
+            "the server states that it did no processing (RFC 9113, 8.7)",
+        ),
+        "http_401": Proof(
+            "401 Unauthorized",
+            "the answer to the request",
+            "the request was not applied for lack of credentials (RFC 9110, 15.5.2)",
+        ),
+        "http_407": Proof(
+            "407 Proxy Authentication Required",
+            "the answer to the request",
+            "the proxy did not forward it (RFC 9110, 15.5.8)",
+        ),
+        "http_421": Proof(
+            "421 Misdirected Request",
+            "the answer to the request",
+            "the server does not answer for this host (RFC 9110, 15.5.20)",
+        ),
+        "http_425": Proof(
+            "425 Too Early",
+            "the answer to the request",
+            "the server did not process what might be replayed (RFC 8470)",
+        ),
+        "http_426": Proof(
+            "426 Upgrade Required",
+            "the answer to the request",
+            "the server refuses this protocol (RFC 9110, 15.5.22)",
+        ),
+        "mcp_session_unknown": Proof(
+            "the MCP session that the request carried is unknown",
+            "the answer to the request",
+            "the server looks the session up before it does anything",
+        ),
+        "rpc_not_parsed": Proof(
+            "JSON-RPC -32700, parse error",
+            "the answer to the request",
+            "the server could not read the request (JSON-RPC 2.0, 5.1)",
+        ),
+        "rpc_unknown_method": Proof(
+            "JSON-RPC -32601, method not found",
+            "the answer to the request",
+            "there is nothing that could have run (JSON-RPC 2.0, 5.1)",
+        ),
+        "own_layer": Proof(
+            "refused here: open circuit, full bulkhead or queue, rate limit, deadline before the call, checked arguments",
+            "a layer of this package",
+            "nothing was handed to a connection",
+        ),
+        "not_executed": Proof(
+            "`raise NotExecutedError from error`",
+            "the function itself",
+            "stated by the code that knows; for the innermost protected function that it leaves",
+        ),
+        "stated": Proof(
+            "`classify.register(…, executed=Executed.NO)`",
+            "you",
+            "stated by you; for the innermost protected function that it leaves",
+        ),
+    }
+)
+"""Every proof by its name, as in `Failure.proof`."""
+
+STATED_ON_THE_WIRE: Final = frozenset({"refused_stream"})
+"""The peer's statements about the request itself: they hold whenever the error around them came."""
