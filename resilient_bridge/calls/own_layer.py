@@ -29,7 +29,7 @@ from ..failure.source_text import shown
 from ..telemetry.hub import HUB, say
 from ..transports.event_loop import running_loop
 from ..values.fields import as_seconds, is_number
-from .attempt import view_of
+from .current import view_of
 from .finished import rejected
 from .guards import Guard
 

@@ -33,8 +33,8 @@ from ..telemetry.event import QUIET_WAIT
 from ..telemetry.hub import HUB
 from ..values.backoff import Backoff, as_wait
 from ..world import REAL
-from .attempt import ask_schedule
 from .conditions import wants_another
+from .current import ask_schedule
 from .evidence import (
     failure_in,
     keep,
