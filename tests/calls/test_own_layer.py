@@ -213,6 +213,23 @@ def test_how_to_refuse_for_good(error, layers, entered):
     assert len(seen) == entered
 
 
+def test_a_retry_whose_every_attempt_was_refused_says_so(caplog):
+    """The note speaks of no call, because there was none, and of as many attempts as the log."""
+
+    class Closed(rb.Layer):
+        def enter(self, attempt):
+            raise rb.NotExecutedError("closed")
+
+    with (
+        caplog.at_level(logging.INFO, logger="resilient_bridge"),
+        pytest.raises(rb.NotExecutedError) as caught,
+    ):
+        rb.Policy(AT_ONCE, Closed())(idempotent=True).call(print, "never printed")
+    note = "gave up before the first call, after 3 attempts in 0.0 s: attempts used up"
+    assert caught.value.__notes__ == [note]
+    assert "after 3 attempts in 0.0 s" in caplog.messages[-1]
+
+
 @pytest.mark.parametrize("mistake", ["raises", "nonsense"])
 def test_a_mistake_in_leave_never_takes_the_result(caplog, mistake):
     """A success stays one, a failure keeps its error; the log names the layer, once."""
