@@ -1,8 +1,7 @@
 """Everything in docs/ that the package prints: `python -m tests.pages` renews all of it, `--check` says what is not renewed.
 
 Rule: one row of `PAGES` for each file, with a function from its text as it stands to its text as the package prints it now. Most
-functions ignore the text and print the whole page; the others renew a part: the defaults in a table, the classes of a library, what a command
-prints.
+functions ignore the text and print the whole page; the others renew a part: the defaults in a table, the classes of a library, what a command prints.
 tests/test_pages.py checks all of them. Words on the command line choose the files with one of them in their path.
 What has the numbers of one run is made anew only when it is asked for: `python -m tests.pages --run Dialects` makes the run, which
 takes minutes, and writes its rows into their table; `RUNS` has all names. The date below a table is changed by hand.

@@ -46,7 +46,7 @@ from ..world import current_world
 from .arguments import learn_headers, secrets_in
 from .http.bodies import LOOK, MOST_DECODED
 from .http.decoding import decoded
-from .http.requests import followed
+from .http.request_checks import followed
 
 
 if TYPE_CHECKING:

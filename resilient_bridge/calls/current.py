@@ -2,7 +2,8 @@
 
 Rule: each function acts on the attempt in which its caller runs. Outside of a protected call, and
 where policies are switched off, it changes nothing that counts. Nobody outside of this room writes
-to a frame.
+to a frame. What reads failures is imported by the functions that ask for one: a test that only sets
+the time loads no classifier.
 """
 
 from __future__ import annotations
@@ -10,10 +11,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
-from ..failure import Executed, unproven
-from .evidence import failure_in
 from .frame import CURRENT, ROOT, enclosing, leave_context, new_frame, outside_of, retries_around
 
 
@@ -92,9 +89,12 @@ def never_again() -> Generator[None]:
     try:
         yield
     except Exception as error:
+        from ..failure import unproven
+        from .evidence import failure_in
+
         failure = failure_in(attempt, error)
-        if failure is not None and failure.executed is Executed.NO:
-            attempt.seen = error, attrs.evolve(failure, executed=Executed.MAYBE)
+        if failure is not None:
+            attempt.seen = error, unproven(failure)
         # The surrounding policies see only the error: the refusal of a later request would look
         # like one of the first. So theirs are the last attempts, too, unless they are idempotent.
         around = (attempt.first or attempt).outer
@@ -124,11 +124,15 @@ def calls_for(retry: Retry, failure: Failure) -> object:
 
 def failure_in_call(error: Exception) -> Failure | None:
     """Return the failure of the attempt's error, computed once; None for one like cancellation."""
+    from .evidence import failure_in
+
     return failure_in(CURRENT.get(), error)
 
 
 def disprove(error: Exception, failure: Failure) -> None:
     """Take the proof from the failure of the attempt's error: the call may have run."""
+    from ..failure import unproven
+
     CURRENT.get().seen = error, unproven(failure)
 
 

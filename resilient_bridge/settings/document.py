@@ -22,6 +22,7 @@ from ..telemetry.debug import KINDS as DEBUG_KINDS
 from ..telemetry.debug import kinds_in
 from ..transports.references import Headers, Secret, UnreadableError, in_words
 from ..values.backoff import Backoff
+from ..values.fields import LONGEST
 from .fields import fields_of, from_millis, make, read_backoff, read_value
 from .provider_check import address_of, has_credentials
 from .reading import BAD, Entry, Reading, TableReader, resolved, violation_of
@@ -185,7 +186,7 @@ def _tools(
 
 def _limit(raw: Any, path: str, reading: Reading) -> Any:
     seconds = from_millis(raw, path, reading)
-    if isinstance(seconds, float) and not 0 < seconds <= 1e9:
+    if isinstance(seconds, float) and not 0 < seconds <= LONGEST:
         return reading.fail(path, "milliseconds above 0", raw)
     return seconds
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
 from types import FunctionType
 from typing import Any, Final, TypeGuard, cast
 
@@ -246,7 +247,6 @@ _SHAPES: Final = {  # OpenViber's words, and its defaults
 _FIRST: Final = 1.0
 _CAP: Final = 30.0
 _STEPS: Final = (0, 1, 2, 4, 8)  # Gasoline's, in units of its initial backoff, and then the cap
-_IN_A_ROW_OPEN_FOR: Final = 30.0
 
 
 def _retry(table: dict[str, Any], path: str, reading: Reading) -> dict[str, Entry]:
@@ -287,7 +287,7 @@ def _breaker(table: dict[str, Any], path: str, reading: Reading) -> dict[str, En
         if key in table:
             found["window"], found["rate"] = Entry(key, table.pop(key)), Entry(key, 1.0)
             if "open_for" not in table:
-                found["open_for"] = Entry("open_for", _IN_A_ROW_OPEN_FOR)
+                found["open_for"] = Entry("open_for", Breaker.consecutive(1).open_for)
     if "resetTimeout" in table:
         seconds = from_millis(table.pop("resetTimeout"), joined(path, "resetTimeout"), reading)
         found["open_for"] = Entry("resetTimeout", seconds)
@@ -318,16 +318,14 @@ def gasoline_steps(table: dict[str, Any], path: str, reading: Reading) -> Any:
 def _backoff(table: dict[str, Any], _: str, __: Reading) -> dict[str, Entry]:
     """Return the table of a schedule with the defaults of the constructor of its shape."""
     shape = table.get("shape")
-    found: dict[str, Entry] = {}
-    if (
-        shape in ("linear", "exponential", "decorrelated")
-        and "cap" not in table
-        and "cap_ms" not in table
-    ):
-        found["cap"] = Entry("cap", _CAP)
-    if shape in ("linear", "exponential") and "jitter" not in table:
-        found["jitter"] = Entry("jitter", "full")
-    return found
+    if shape not in ("linear", "exponential", "decorrelated"):
+        return {}
+    arguments = signature(getattr(Backoff, shape)).parameters
+    return {
+        name: Entry(name, arguments[name].default)
+        for name in ("cap", "jitter")
+        if name in arguments and table.keys().isdisjoint({name, f"{name}_ms"})
+    }
 
 
 WORDS_OF: Final[Mapping[type, tuple[str, ...]]] = {

@@ -126,8 +126,12 @@ class Writer:
     def _policy(self, policy: Policy, path: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for layer in policy.layers:
-            key = NAMES[type(layer)]
-            found[key] = self._table(layer, joined(path, key))
+            key = NAMES.get(type(layer), type(layer).__name__)
+            at = joined(path, key)
+            if type(layer) in NAMES:
+                found[key] = self._table(layer, at)
+            else:  # one of the user's own
+                found[key] = self._unsaid(layer, at, "a layer that settings can say")
         order = list(found)
         if order != [key for key in LAYERS if key in order]:
             found["order"] = order
@@ -224,6 +228,7 @@ def _defaults(settings: Settings, writer: Writer) -> dict[str, Any]:
         values |= {
             joined(joined("policies", name), NAMES[type(layer)]): type(layer)
             for layer in policy.layers
+            if type(layer) in NAMES
         }
     found: dict[str, Any] = {}
     for path, kind in values.items():

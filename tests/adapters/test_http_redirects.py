@@ -54,6 +54,17 @@ async def test_credentials_do_not_follow_to_another_origin(kind, location):
 
 
 @each_kind
+async def test_a_refused_redirect_proves_nothing_of_the_request_before_it(kind):
+    """The POST was answered with 307; what was refused is the one behind it."""
+    client, asked = sending(kind, "https://a.example/", "https://b.example/", 307)
+    async with client as caller:
+        with pytest.raises(kind.library.RequestError) as caught:
+            await caller.request("POST", "https://a.example/", headers={"X-Api-Key": "k-1"})
+    assert rb.classify(caught.value).executed is rb.errors.Executed.MAYBE
+    assert [request.url.host for request in asked] == ["a.example"]
+
+
+@each_kind
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_without_credentials_any_origin_is_followed(kind, status):
     """And so it is with those that the client itself takes away: Authorization, and cookies of another host."""

@@ -27,8 +27,22 @@ def test_every_public_value_can_be_written():
     """Each value class among the public names, and those of dialects, is one of those that `dump` takes."""
     public = {getattr(rb, name) for name in rb.__all__}
     classes = {each for each in public if isinstance(each, type) and issubclass(each, Value)}
-    assert classes <= set(KNOWN.values())
+    assert classes - {rb.Layer} <= set(KNOWN.values())
     assert set(KNOWN.values()) == set(KINDS)
+
+
+class Mine(rb.Layer):
+    """A layer that no settings can say."""
+
+
+def test_a_layer_of_ones_own_is_refused_by_its_path_and_shown_by_its_name():
+    """A policy that a dict holds may have one."""
+    policy = rb.Policy(rb.Retry(attempts=2), Mine())
+    with pytest.raises(rb.ConfigError, match=r"Policy\.Mine: wanted a layer that settings can say"):
+        rb.settings.dump(policy)
+    lines = {line.path: line.value for line in rb.load({"policies": {"a": policy}}).explain()}
+    assert lines["policies.a.Mine"] == "<Mine>"
+    assert lines["policies.a.retry.attempts"] == 2
 
 
 @pytest.mark.requirement("X8")

@@ -22,7 +22,7 @@ from ...failure.record import allow_proof
 from ...failure.teaching import taught
 from ..sdk_errors import add_base
 from .bodies import MOST_DECODED
-from .requests import IDEMPOTENT_METHODS, OWN_KEY, SAFE_METHODS
+from .request_checks import IDEMPOTENT_METHODS, OWN_KEY, SAFE_METHODS
 from .views import Core, RequestView, URLView, says_more
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ...client.secrets import Secrets
 from ...failure import BridgeError, Failure, config_error, error_for
 from ...transports.references import as_source
-from .requests import is_at_home
+from .request_checks import is_at_home
 
 
 if TYPE_CHECKING:

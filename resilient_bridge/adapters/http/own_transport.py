@@ -17,7 +17,7 @@ import attrs
 from ...failure import config_error
 from ...transports.loopback import is_loopback
 from ...values.fields import check_flag
-from .requests import PORTS
+from .request_checks import PORTS
 
 
 if TYPE_CHECKING:

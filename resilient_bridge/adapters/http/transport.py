@@ -34,7 +34,7 @@ from ..mcp_wire import watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
 from .bodies import READ_ONCE, bounded, look_async, once, peek, peek_async, watch_body
 from .own_transport import Options, own_transport
-from .requests import (
+from .request_checks import (
     IDEMPOTENT_METHODS,
     OURS,
     OWN_KEY,
@@ -251,6 +251,7 @@ class HTTPTransport(_Bases):
             return self._protected_for(request, is_async=is_async)
         except BridgeError as error:
             self._add_base(error, request)
+            disprove_hop(error, request)
             raise
 
     def _protected_for(self, request: Any, *, is_async: bool) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from .bodies import LOOK, tells
-from .requests import PORTS
+from .request_checks import PORTS
 from .transport import HTTPTransport
 
 

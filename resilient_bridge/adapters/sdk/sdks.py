@@ -24,7 +24,7 @@ from ...calls.ports import request_sent
 from ...failure import BridgeError, config_error
 from ...transports.loopback import is_loopback
 from ..arguments import plaintext_refused
-from ..http.requests import COUNTED
+from ..http.request_checks import COUNTED
 from ..sdk_errors import add_base
 
 

@@ -17,7 +17,7 @@ from ...transports.loopback import is_loopback
 from ...transports.origin import checked_headers
 from ...transports.references import UnreadableError, in_words
 from ..arguments import learn_headers, plaintext_refused, secrets_in
-from ..http.requests import origin_of
+from ..http.request_checks import origin_of
 from .upstream import Loss, LostError
 from .upstream_http_headers import EVENTS, SESSION, VERSION
 
