@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from ..failure import config_error
 from ..transports.event_loop import running_loop
 from ..world import REAL
-from .attempt import Attempt
-from .direct_calls import loop_plan
+from .current import Attempt
 from .engine import refreshed
 from .engine_sync import refreshed_sync
 from .evidence import leave_function
 from .finished import block_finished
 from .frame import CURRENT, CallFrame, leave_context
+from .protect import loop_plan
 from .repeats import asked_of_all, decided, exit_layers, failure_of
-from .timeout.deadline import Deadline
 from .timeout.guard import bound
+from .timeout.value import Deadline
 from .tracing import TRACING, open_scope, within
 
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ..failure import Failure
-    from .direct_calls import Compiles
     from .guards import Wait
     from .plan import Plan
+    from .protect import Compiles
+    from .registry import States
     from .repeats import Repeats
-    from .states import States
     from .tracing import CallScope
 
 

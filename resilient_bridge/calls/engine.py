@@ -60,8 +60,7 @@ from .repeats import (
     finished_with,
     returned,
 )
-from .retry.pause import PAUSED
-from .retry.refresh import refresh_lock
+from .retry.coordination import PAUSED, refresh_lock
 from .tracing import TRACING, traced
 
 

@@ -19,7 +19,6 @@ from .evidence import failure_in, keep_answer, proven
 from .fallback.ladder import chained, note_mistake, note_unreplaced, rungs_allowed, started
 from .finished import call_worked, rejected, tell_finished
 from .frame import CURRENT, ROOT, CallFrame, leave_context, outside_of
-from .in_thread import run_in_thread
 from .repeats import (
     after,
     asked_of_all,
@@ -34,8 +33,8 @@ from .repeats import (
     returned,
 )
 from .results import settled
-from .retry.pause import PAUSED
-from .retry.refresh import refresh, refresh_lock
+from .retry.coordination import PAUSED, refresh, refresh_lock
+from .timeout.guard import run_in_thread
 from .tracing import TRACING, traced
 
 
@@ -115,7 +114,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), plan.budget
                 if plan.thread_timeout is not None:
-                    target = run_in_thread(target, plan)
+                    target = run_in_thread(target, plan.thread_timeout, plan.name)
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at

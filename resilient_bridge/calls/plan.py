@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..failure import BridgeError
 from ..failure.what import Named
-from .bulkhead.value import Bulkhead
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
 from .frame import Planned
 from .guards import CircuitAsked, Guard
 from .layer_order import only
 from .layers import Compiled, for_thread, guard_of
+from .limits.value import Bulkhead
 from .results import RESULTS
-from .retry.budgets import BUDGETS
+from .retry.coordination import BUDGETS, NO_PAUSE, PauseGuard, pause_of
 from .retry.decision import Matcher, asks_result, sits_out_circuits
-from .retry.pause import NO_PAUSE, PauseGuard
 from .retry.value import Retry
-from .timeout.guard import TimeoutGuard
-from .timeout.timers import Timers
+from .timeout.guard import TimeoutGuard, Timers
 from .timeout.value import Timeout
 
 
@@ -33,10 +31,9 @@ if TYPE_CHECKING:
 
     from .frame import Form, Proofs
     from .layers import HasLayers
+    from .registry import States
     from .results import Reading
-    from .retry.refresh import RefreshLock
-    from .retry.shared_budget import SharedBudget
-    from .states import States
+    from .retry.coordination import RefreshLock, SharedBudget
 
 
 NO_RETRY: Final = Matcher(Retry(attempts=1))
@@ -117,7 +114,7 @@ class Plan(Planned):
         self.logged = states.logged
         self.held: tuple[Guard, ...] = ()
         before, around, inner = self._cut(policy, states, form)
-        self.pause = NO_PAUSE if self.retry is None else states.pause
+        self.pause = NO_PAUSE if self.retry is None else pause_of(states)
         circuits = (guard.circuit for guard in (*before, *around, *inner))
         states.current = next((circuit for circuit in circuits if circuit is not None), None)
         self.key = states.name if states.current is None else states.current.key

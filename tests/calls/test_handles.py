@@ -13,9 +13,9 @@ from resilient_bridge.calls import Breaker, Circuit, circuit, circuits
 from resilient_bridge.failure import BridgeError, CircuitOpenError, ConfigError, Failure, Severity
 from tests.calls.circuit_driving import in_threads
 from tests.calls.test_registry import empty  # noqa: F401 -- a fixture
-from tests.internals.calls import circuits as registry
-from tests.internals.calls import handle
-from tests.internals.calls import handle as handles
+from tests.internals.calls import circuit as handle
+from tests.internals.calls import circuit as handles
+from tests.internals.calls import circuit as registry
 
 
 class Clock:

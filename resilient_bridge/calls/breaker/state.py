@@ -1,7 +1,7 @@
 """One circuit: its states, which calls it admits, and how outcomes change it. Pure.
 
 A caller asks for a permit (`admit`) and returns it with the outcome of the call (`succeeded`,
-`failed`, `released`). The permit of a closed circuit is its era, a number that grows at every
+`failed`, `released`; or `ended`, which finds out). The permit of a closed circuit is its era, a number that grows at every
 change of state, so that the outcome of a call from an older era is recognised and dropped. The
 permit of a probe is a negative number of its own with a lease: a probe that is lost or hangs loses
 its permit when the lease ends, so nothing can keep the circuit half-open for ever.
@@ -16,14 +16,14 @@ circuit without `slow_after`, which does not track the calls under way. A succes
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from weakref import WeakSet
 
 import attrs
 
 from ...locks import new_lock
 from ..rejections import CircuitOpenError
-from .windows import counted_by, window_for
+from .outcomes import counted_by, verdict_of, window_for
 
 
 if TYPE_CHECKING:
@@ -183,6 +183,29 @@ class CircuitState:
         elif permit < 0:
             with self._lock:
                 self._leases.pop(permit, None)
+
+    def ended(  # noqa: PLR0917 -- how a call ended, and by whose numbers it counts
+        self,
+        permit: int,
+        call: UnderWay,
+        now: float,
+        failure: Failure | None,
+        breaker: Breaker,
+        named: tuple[Any, ...],
+    ) -> None:
+        """The call ended in `failure`, or in an error that is none; `verdict_of` says if it counts."""
+        seconds = now - call.started
+        verdict = "neutral"
+        try:
+            if failure is not None:
+                verdict = verdict_of(failure, breaker, named)
+        except BaseException:  # an error in the user's predicate says nothing about the server
+            self.released(permit, now, seconds)
+            raise
+        if verdict == "neutral":
+            self.released(permit, now, seconds)
+        else:
+            self.failed(permit, now, seconds, critical=verdict == "critical", because=failure)
 
     # ---- calls that take long, of a timed circuit ---------------------------------------------------------------
 
