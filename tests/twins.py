@@ -90,8 +90,8 @@ REPLACED = {
                     ending = exit_around""",
     "error = ending = again = None": "error = ending = stopped = again = None",
     "    finished_with,\n": "    finished_with,\n    let_go,\n",
-    "from .retry.coordination import PAUSED, refresh_lock\n": """from .results import settled
-from .retry.coordination import PAUSED, refresh, refresh_lock
+    "from .retry.coordination import PAUSED, pause_wait, refresh_lock\n": """from .results import settled
+from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
 from .timeout.guard import run_in_thread
 """,
     "from ..failure.what import matches_ended\n": """from ..failure.plain import PLAIN

@@ -21,6 +21,7 @@ from .finished import block_finished
 from .frame import CURRENT, CallFrame, leave_context
 from .protect import loop_plan
 from .repeats import asked_of_all, decided, exit_layers, failure_of
+from .retry.coordination import pause_wait
 from .timeout.guard import bound
 from .timeout.value import Deadline
 from .tracing import TRACING, open_scope, within
@@ -235,7 +236,10 @@ class _Loop:
         for guard in plan.outer:
             if (wait := guard.enter(block)) is not None:
                 yield wait
-        if plan.pause.until and (wait := plan.pause_guard.enter(block)) is not None:
+        if (
+            plan.pause.until
+            and (wait := pause_wait(plan.pause, plan.matcher.retry, block)) is not None
+        ):
             yield wait
         for guard in plan.guards:
             if (wait := guard.enter(block)) is not None:

@@ -33,7 +33,7 @@ from .repeats import (
     returned,
 )
 from .results import settled
-from .retry.coordination import PAUSED, refresh, refresh_lock
+from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
 from .timeout.guard import run_in_thread
 from .tracing import TRACING, traced
 
@@ -164,7 +164,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             try:
                                 if (
                                     plan.pause.until
-                                    and (wait := plan.pause_guard.enter(frame)) is not None
+                                    and (wait := pause_wait(plan.pause, plan.matcher.retry, frame))
+                                    is not None
                                 ):
                                     wait.block()
                                 for guard in plan.guards:
@@ -330,7 +331,7 @@ def _discarded(answer: Any) -> None:
 def refreshed_sync(repeats: Repeats, frame: CallFrame) -> None:
     """Run the `before` of the rule by which the call is repeated, unless another call has."""
     before: Any = repeats.before
-    lock = refresh_lock(repeats.plan.refresh_locks, repeats.rule)
+    lock = refresh_lock(repeats.plan.states, repeats.rule)
     done_before = lock.done
     with lock.of_threads:
         if not lock.is_fresh(frame, done_before):

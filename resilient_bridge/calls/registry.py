@@ -212,7 +212,14 @@ class States:
     """
 
     __slots__ = (
-        "__weakref__", "_keys", "_own", "compiled_for", "current", "logged", "name", "shared_as",
+        "__weakref__",
+        "_keys",
+        "_logged",
+        "_own",
+        "compiled_for",
+        "current",
+        "name",
+        "shared_as",
         "shares_pause",
     )  # fmt: skip
 
@@ -222,8 +229,7 @@ class States:
         self.name = name
         self.shared_as = shared_as
         self.shares_pause = shares_pause
-        # the classes of which the log has said why they are not repeated
-        self.logged: set[str] = set()
+        self._logged: set[str] | None = None
         # The circuit in use, its own or shared: what `circuit(x)` shows.
         self.current: _Circuit | None = None
         self._keys: tuple[str, ...] = ()  # of the shared states that this owner has used
@@ -249,6 +255,13 @@ class States:
         else:
             own.configure(settings)
         return cast("S", own)
+
+    @property
+    def logged(self) -> set[str]:
+        """The classes of which the log has said why they are not repeated."""
+        if self._logged is None:
+            self._logged = set()
+        return self._logged
 
     def owned(self, sort: str, make: Callable[[], S]) -> S:
         """Return the state of a sort without settings; it is made once for this owner."""

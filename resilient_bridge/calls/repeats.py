@@ -557,7 +557,7 @@ class Repeats:
                 error.add_note(note)
         self._tell(stop)
         if note and stop == "not_retryable" and self.calls == 1:
-            log_unrepeated(self.plan.logged, self.plan.name, error, note)
+            log_unrepeated(self.plan.states.logged, self.plan.name, error, note)
 
     def _ended(self, stop: Stopped) -> Failure:
         return ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))

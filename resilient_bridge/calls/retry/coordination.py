@@ -191,43 +191,33 @@ def pause_of(states: States) -> Pause:
     )
 
 
-class PauseGuard:
-    """Waits, before an attempt, for the end of a pause."""
+def pause_wait(pause: Pause, retry: Retry, attempt: CallFrame) -> Wait | None:
+    """Return the wait of an attempt for the end of a pause; None if there is none."""
+    if pause.to_go(attempt.world) <= 0:
+        return None
+    return Sleeps("Retry", attempt.world, _waits(pause, retry, attempt))
 
-    __slots__ = ("_retry", "pause")
 
-    def __init__(self, pause: Pause, retry: Retry) -> None:
-        self.pause = pause
-        self._retry = retry
+def _waits(pause: Pause, retry: Retry, attempt: CallFrame) -> Generator[float, None, None]:
+    """Yield the seconds to wait until no pause is left. Raises ThrottledError.
 
-    def enter(self, attempt: CallFrame) -> Wait | None:
-        if self.pause.to_go(attempt.world) <= 0:
-            return None
-        return Sleeps("Retry", attempt.world, self._waits(attempt))
-
-    def _waits(self, attempt: CallFrame) -> Generator[float, None, None]:
-        """Yield the seconds to wait until no pause is left. Raises ThrottledError.
-
-        Another call may start or extend a pause in the meantime.
-        """
-        world, most, retry = attempt.world, self._retry.max_retry_after, self._retry
-        while (wanted := self.pause.to_go(world)) > 0:
-            remaining = attempt.remaining
-            if wanted > most or (remaining is not None and wanted >= remaining):
-                raise self._rejection(attempt, wanted)
-            is_exact = isinstance(retry.backoff, Backoff) and not retry.backoff.is_random
-            wait = wanted if is_exact else min(wanted + self.pause.spread(world), most)
-            if remaining is not None and wait >= remaining:
-                wait = wanted
-            (attempt.first or attempt).waited += wait
-            most -= wait
-            yield wait
-
-    def _rejection(self, attempt: CallFrame, wanted: float) -> ThrottledError:
-        text = f"{self.pause.key} is paused: a limiter asked for {wanted:.3g} s more"
-        error = ThrottledError(Failure.of("SYS_THROTTLED", text, retry_after=wanted))
-        not_admitted(attempt, "rate_limit", self.pause.key, error)
-        return error
+    Another call may start or extend a pause in the meantime.
+    """
+    world, most = attempt.world, retry.max_retry_after
+    while (wanted := pause.to_go(world)) > 0:
+        remaining = attempt.remaining
+        if wanted > most or (remaining is not None and wanted >= remaining):
+            text = f"{pause.key} is paused: a limiter asked for {wanted:.3g} s more"
+            error = ThrottledError(Failure.of("SYS_THROTTLED", text, retry_after=wanted))
+            not_admitted(attempt, "rate_limit", pause.key, error)
+            raise error
+        is_exact = isinstance(retry.backoff, Backoff) and not retry.backoff.is_random
+        wait = wanted if is_exact else min(wanted + pause.spread(world), most)
+        if remaining is not None and wait >= remaining:
+            wait = wanted
+        (attempt.first or attempt).waited += wait
+        most -= wait
+        yield wait
 
 
 # ---- a refresh -----------------------------------------------------------------------------------
@@ -277,16 +267,13 @@ class RefreshLock:
 _LOCKS: Final = InUse[RefreshLock]()
 
 
-def refresh_lock(used: dict[int, RefreshLock], rule: Rule | None) -> RefreshLock:
+def refresh_lock(states: States, rule: Rule | None) -> RefreshLock:
     """Return the lock under which the calls that repeat by this rule wait for its `before`.
 
-    Calls of the policy's other functions use the same lock. `used` keeps those of one function
-    alive.
+    Calls of the policy's other functions use the same lock; each owner keeps those it uses alive.
     """
-    found = used.get(id(rule))
-    if found is None:
-        found = used[id(rule)] = _LOCKS.of(id(rule), partial(RefreshLock, rule))
-    return found
+    make = partial(RefreshLock, rule)
+    return states.owned(f"refresh {id(rule)}", partial(_LOCKS.of, id(rule), make))
 
 
 def refresh(before: Callable[[], Any]) -> None:
