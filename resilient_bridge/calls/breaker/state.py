@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Literal, Protocol
 
     from ...failure import Failure
-    from ..shared.ports import State
+    from ..shared import State
     from .value import Breaker
 
     class UnderWay(Protocol):
