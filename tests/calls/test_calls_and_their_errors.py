@@ -133,8 +133,15 @@ def test_no_exception_is_held_by_a_loop(form, times):
             with attempt:
                 watched.get()
 
+    async def async_loop_and_a_turn():
+        # asyncio closes an abandoned generator in its next turn. Python 3.12 and later hold the
+        # frame of any such generator if the event loop ends before that turn.
+        with suppress(LostError):
+            await async_loop()
+        await asyncio.sleep(0)
+
     with no_collector():
-        let_end(form, async_loop if form.is_async else loop, LostError)
+        let_end(form, async_loop_and_a_turn if form.is_async else loop, LostError)
         assert watched.raised
         assert watched.alive == []
 

@@ -174,6 +174,22 @@ def test_an_interrupted_block_counts_neither_way(error):
     assert github.state == "closed"
 
 
+def test_a_condition_that_ends_the_program_gives_the_permit_of_a_block_back(clock):
+    """Ctrl-C may come while the user's condition runs: the next block is a probe all the same."""
+
+    def interrupted(failure) -> bool:
+        raise KeyboardInterrupt
+
+    github = _github(Breaker.consecutive(1, open_for=0))
+    _fail(github)
+    _github(Breaker.consecutive(1, open_for=0, on=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        _fail(github)
+    with github:
+        pass
+    assert github.state == "closed"
+
+
 def test_a_rejection_from_inside_counts_neither_way():
     """Another open circuit says nothing about this one."""
     with circuit("other"):
