@@ -12,6 +12,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..failure import (
+    BridgeError,
     Executed,
     Failure,
     Record,
@@ -63,9 +64,11 @@ class OwnGuard(Guard):
             seconds = self._seconds(self.layer.enter(view))
         except Exception as error:
             attempt.is_rejected = True
-            if not issubclass(type(error), RejectedError):
+            kind = type(error)
+            if not issubclass(kind, BridgeError):  # one of ours is meant
                 note = f"raised by {self.name}.enter, a layer of this policy: nothing was called"
                 note_once(error, note)
+            if not issubclass(kind, RejectedError):
                 attach(error, Record(executed=Executed.NO))
             self._emit_rejected(attempt, error)
             raise

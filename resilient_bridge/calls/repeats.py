@@ -584,8 +584,11 @@ class Repeats:
         if stop == "retry_after" and retry_after is not None:
             most = self.retry.max_retry_after
             why = f"the server asks for {retry_after:g} s, more than max_retry_after={most:g}"
-        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
-        return f"gave up after {calls} in {seconds:.1f} s: {why}"
+        before, made = "", "1 call" if self.calls == 1 else f"{self.calls} calls"
+        if not self.calls:  # every attempt was refused on its way to the function
+            before, attempts = " before the first call,", len(self.history)
+            made = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        return f"gave up{before} after {made} in {seconds:.1f} s: {why}"
 
 
 class _ByTenacity(Repeats):

@@ -167,6 +167,69 @@ def test_a_layer_that_raises_while_it_lets_a_call_in_is_named():
     )
 
 
+TOKEN = rb.errors.AuthError(rb.Failure.of("AUTH_INVALID_TOKEN", "the token has expired"))
+
+
+@pytest.mark.parametrize("error", [rb.NotExecutedError("closed on Sundays"), TOKEN], ids=repr)
+def test_an_error_of_ours_is_a_refusal_and_has_no_note(error):
+    """Who raises one means it: it is what the caller gets, and the proof that nothing ran is on it."""
+
+    class Closed(rb.Layer):
+        def enter(self, attempt):
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        rb.Policy(Closed(), rb.Retry())(idempotent=True).call(print, "never printed")
+    assert caught.value is error
+    assert getattr(error, "__notes__", []) == []
+    assert rb.classify(error).executed is rb.errors.Executed.NO
+
+
+class GoneError(Exception):
+    """An error of a user's own."""
+
+
+@pytest.mark.parametrize(
+    ("error", "layers", "entered"),
+    [
+        (lambda: rb.NotExecutedError("busy"), "inside", 3),
+        (lambda: rb.NotExecutedError("busy"), "outside", 1),
+        (lambda: GoneError("for good"), "inside", 1),
+        (lambda: rb.errors.AuthError(rb.Failure.of("AUTH_INVALID_TOKEN")), "inside", 1),
+    ],
+)
+def test_how_to_refuse_for_good(error, layers, entered):
+    """Outside of the Retry, or by an error that no Retry repeats; NotExecutedError inside of it is repeated."""
+    seen = []
+
+    class Closed(rb.Layer):
+        def enter(self, attempt):
+            seen.append(attempt.number)
+            raise error()
+
+    policy = rb.Policy(AT_ONCE, Closed()) if layers == "inside" else rb.Policy(Closed(), AT_ONCE)
+    with pytest.raises(type(error())):
+        policy(idempotent=True).call(print, "never printed")
+    assert len(seen) == entered
+
+
+def test_a_retry_whose_every_attempt_was_refused_says_so(caplog):
+    """The note speaks of no call, because there was none, and of as many attempts as the log."""
+
+    class Closed(rb.Layer):
+        def enter(self, attempt):
+            raise rb.NotExecutedError("closed")
+
+    with (
+        caplog.at_level(logging.INFO, logger="resilient_bridge"),
+        pytest.raises(rb.NotExecutedError) as caught,
+    ):
+        rb.Policy(AT_ONCE, Closed())(idempotent=True).call(print, "never printed")
+    note = "gave up before the first call, after 3 attempts in 0.0 s: attempts used up"
+    assert caught.value.__notes__ == [note]
+    assert "after 3 attempts in 0.0 s" in caplog.messages[-1]
+
+
 @pytest.mark.parametrize("mistake", ["raises", "nonsense"])
 def test_a_mistake_in_leave_never_takes_the_result(caplog, mistake):
     """A success stays one, a failure keeps its error; the log names the layer, once."""

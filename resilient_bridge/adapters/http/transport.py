@@ -361,20 +361,22 @@ class HTTPTransport(_Bases):
         if self._max_body is not None:
             bounded(response, self._max_body, request, _add_library_base)
         extensions = request.extensions
-        if (
-            self._repeats
-            and request.method in IDEMPOTENT_METHODS
-            # the request leaves the transport its policy and its permission
-            and extensions.get("rb.policy", extensions) is not None
-            and extensions.get("rb.idempotent") is not False
-        ):
-            self._watch_body(response, self._tell_cut)
+        # unless the request leaves the transport without a policy
+        if self._repeats and extensions.get("rb.policy", extensions) is not None:
+            may_repeat = extensions.get("rb.idempotent")
+            if may_repeat is None:
+                # A key of the user permits nothing here: their function may send another one.
+                may_repeat = request.method in IDEMPOTENT_METHODS
+            self._watch_body(response, self._tell_cut if may_repeat else self._tell_cut_in_doubt)
         return response
 
-    def _tell_cut(self, error: Exception) -> None:
+    def _tell_cut(self, error: Exception, *, may_repeat: bool = True) -> None:
         """Say why a request whose body was cut was not repeated, unless a policy around it decides."""
         if not isinstance(error, BridgeError) and not is_retried_around():
-            tell_cut(self._logged, "HTTPTransport", error)
+            tell_cut(self._logged, "HTTPTransport", error, may_repeat=may_repeat)
+
+    def _tell_cut_in_doubt(self, error: Exception) -> None:
+        self._tell_cut(error, may_repeat=False)
 
     # ---- closing and entering ---------------------------------------------------------------------------------
 

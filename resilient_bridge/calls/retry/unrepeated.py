@@ -23,11 +23,15 @@ _UNKNOWN: Final = "SYS_INTERNAL_ERROR"
 _OPEN: Final = "SYS_CIRCUIT_OPEN"
 _MOST: Final = 256  # classes of one owner
 _LONGEST: Final = 100  # characters of what `on=` names
-CUT: Final = (
+_AROUND: Final = "put a policy around the function that reads the body: @policy(idempotent=True)"
+_CUT: Final = (
     "not repeated: the answer had begun when its body was cut, and a transport repeats up to the headers; "
-    "put a policy around the function that reads the body: @policy(idempotent=True)"
+    + _AROUND
 )
-"""The note of an HTTP body that broke while it was read."""
+_CUT_IN_DOUBT: Final = (
+    "not repeated: it may have run, its answer had begun when the body was cut; find out before you send it again. "
+    f"If twice does no harm: {_AROUND}"
+)
 
 
 def why_unrepeated(failure: Failure, error: BaseException, retry: Retry) -> str:
@@ -54,7 +58,11 @@ def log_unrepeated(logged: set[str], owner: str, error: BaseException, note: str
         say("info", f"{owner}: {note}")
 
 
-def tell_cut(logged: set[str], owner: str, error: Exception) -> None:
-    """Add the note about a body that was cut to its error, and log it once."""
-    if note_once(error, CUT):
-        log_unrepeated(logged, owner, error, CUT)
+def tell_cut(logged: set[str], owner: str, error: Exception, *, may_repeat: bool) -> None:
+    """Add the note about an HTTP body that broke while it was read to its error, and log it once.
+
+    A request that may not be repeated may have run: its reader has to find out first.
+    """
+    note = _CUT if may_repeat else _CUT_IN_DOUBT
+    if note_once(error, note):
+        log_unrepeated(logged, owner, error, note)
