@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import get_args
 
@@ -10,24 +11,17 @@ import attrs
 
 import resilient_bridge as rb
 from resilient_bridge.failure import Stopped
-from tests.internals.calls import harmful
+from tests.internals.calls import GUARDS, harmful
 from tests.pages import STRATEGIES
 from tests.rows import each_row
+from tests.strategies import LAYERS, needed, page_of
 
 
 PAGES = Path(__file__).parents[1] / "docs/strategies"
 NAMES = sorted(path.stem for path in PAGES.glob("*.md") if path.stem != "index")
 ANATOMY = ["Usage", "Defaults", "Telemetry", "Diagram", "Patterns", "Anti-patterns"]
 
-PLACES = [
-    rb.Deadline(9),
-    rb.Fallback(print),
-    rb.Retry(),
-    rb.Bulkhead(1),
-    rb.RateLimit(1),
-    rb.Breaker(),
-    rb.Timeout(1),
-]
+PLACES = [kind(*needed(kind)) for kind in LAYERS]
 
 
 def _section(name: str, head: str) -> str:
@@ -57,9 +51,23 @@ def test_every_page_has_the_same_anatomy(name):
 
 def test_every_layer_has_a_page():
     """Every class that a Policy is made of, and what a Retry is given."""
-    layers = {type(layer).__name__ for layer in PLACES} | {"RetryBudget", "Backoff"}
+    about = {page_of(kind): kind.__name__ for kind in (*LAYERS, rb.RetryBudget, rb.Backoff)}
     pages = {name: (PAGES / f"{name}.md").read_text() for name in NAMES if name != "composition"}
-    assert {re.search(r"`(\w+)`", text)[1] for text in pages.values()} == layers
+    assert {name: re.search(r"`(\w+)`", text)[1] for name, text in pages.items()} == about
+
+
+def test_every_layer_is_a_public_name_and_has_a_guard():
+    """A Retry and a Fallback have none: they are the loop around the others (`plan`)."""
+    assert [kind for kind in LAYERS if getattr(rb, kind.__name__, None) is not kind] == []
+    assert {*GUARDS, rb.Retry, rb.Fallback} == {*LAYERS}
+
+
+def test_the_value_of_every_layer_decides_without_the_world():
+    """Its module is in the contract of imports that pyproject.toml has."""
+    contracts = tomllib.loads((PAGES.parents[1] / "pyproject.toml").read_text())
+    listed = contracts["tool"]["importlinter"]["contracts"]
+    (pure,) = (each["source_modules"] for each in listed if each["id"] == "purity")
+    assert [kind.__module__ for kind in LAYERS if kind.__module__ not in pure] == []
 
 
 @each_row("name", STRATEGIES)
