@@ -11,7 +11,7 @@ import attrs
 
 import resilient_bridge as rb
 from resilient_bridge.failure import Stopped
-from tests.internals.calls import GUARDS, harmful
+from tests.internals.calls import GUARDS, harmful, recommended
 from tests.pages import STRATEGIES
 from tests.rows import each_row
 from tests.strategies import LAYERS, needed, page_of
@@ -21,6 +21,20 @@ PAGES = Path(__file__).parents[1] / "docs/strategies"
 NAMES = sorted(path.stem for path in PAGES.glob("*.md") if path.stem != "index")
 ANATOMY = ["Usage", "Defaults", "Telemetry", "Diagram", "Patterns", "Anti-patterns"]
 
+NUMBERS = "no one two three four five six seven eight nine ten".split()
+CALLS_OF_THE_DEFAULT = [
+    r"Retry\(\)` makes (\w+)",
+    r"`rb\.resilient` is used: (\w+) attempts",
+    r"with (\w+) attempts each",
+    r"wait for its (\w+) attempts",
+    r"calls of (\w+) attempts each",
+    r"(\w+) attempts per call mean",
+    r"attempts per call mean (\w+) times the load",
+    r"is then made (\w+) times",
+    r"By default a tool is called up to (\w+) times",
+    r"Ready to decorate with: (\w+) calls at most",
+]
+"""Where a sentence has the number of calls that a Retry makes by default."""
 PLACES = [kind(*needed(kind)) for kind in LAYERS]
 
 
@@ -108,15 +122,18 @@ def test_the_order_of_the_index_is_the_usual_one():
     assert [type(layer) for layer in added.layers] == [type(layer) for layer in PLACES]
 
 
-def test_c05_every_page_that_counts_the_calls_of_the_default_counts_right():
-    """Beside the table of defaults: the pages for those who come from elsewhere."""
+@each_row("sentence", CALLS_OF_THE_DEFAULT)
+def test_c05_every_text_that_counts_the_calls_of_the_default_counts_right(sentence):
+    """Beside the tables of defaults: sentences of the pages, and the docstring of `rb.resilient`."""
+    texts = [*PAGES.parent.rglob("*.md"), Path(recommended.__file__)]
     counted = [
-        (page.name, int(number))
-        for page in PAGES.parent.rglob("*.md")
-        for number in re.findall(r"`Retry\(\)` makes (\d+)", page.read_text("utf-8"))
+        (text.name, number.lower())
+        for text in texts
+        for number in re.findall(sentence, text.read_text("utf-8"))
     ]
-    assert counted
-    assert {number for _, number in counted} == {rb.Retry().attempts}, counted
+    attempts = rb.Retry().attempts
+    assert counted, "reword the row of CALLS_OF_THE_DEFAULT with its sentence"
+    assert {number for _, number in counted} <= {str(attempts), NUMBERS[attempts]}, counted
 
 
 def test_c06_every_page_has_the_level_of_a_retry_as_it_is_logged():
