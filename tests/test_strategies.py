@@ -11,6 +11,7 @@ import attrs
 
 import resilient_bridge as rb
 from resilient_bridge.failure import Stopped
+from resilient_bridge.lazy_names import found
 from tests.internals.calls import GUARDS, harmful, recommended
 from tests.pages import STRATEGIES
 from tests.rows import each_row
@@ -72,7 +73,7 @@ def test_every_layer_has_a_page():
 
 def test_every_layer_is_a_public_name_and_has_a_guard():
     """A Retry and a Fallback have none: they are the loop around the others (`plan`)."""
-    assert [kind for kind in LAYERS if getattr(rb, kind.__name__, None) is not kind] == []
+    assert [kind for kind in LAYERS if found(kind.__name__) is not kind] == []
     assert {*GUARDS, rb.Retry, rb.Fallback} == {*LAYERS}
 
 

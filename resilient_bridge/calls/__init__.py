@@ -2,7 +2,7 @@
 
 Each name loads when it is first used. There is a folder for each sort of strategy, with its value,
 its state, and the layer that is entered and exited. `engine` is the loop; it does not depend on the
-internals of a strategy. `_INSIDE` lists the strategies, `layers` has what makes the guard of each.
+internals of a strategy. The tables here list the strategies, `layers` has what makes the guard of each.
 
 Rule: decisions are pure (values, states, `decision`, `outcomes`, `explanation`). The code with side
 effects is small, and gets the time, random numbers and waits from the world.
@@ -64,11 +64,11 @@ _INSIDE = {
 
 @cache
 def strategies() -> tuple[type[Layer], ...]:
-    """Return the class of each strategy of ours: the layers among the values of `_INSIDE`."""
+    """Return the class of each strategy of ours: the layers among the values of both tables."""
     base: type[Layer] = import_module(".layer", __name__).Layer
     found = (
         getattr(import_module(f".{home}", __name__), name)
-        for home, names in _INSIDE.items()
+        for home, names in (*_INSIDE.items(), *_NAMES.items())
         if home.endswith(".value")
         for name in names.split()
     )
