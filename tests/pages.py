@@ -27,6 +27,7 @@ import attrs
 import resilient_bridge as rb
 from resilient_bridge import cli
 from tests.internals.values import shown
+from tests.strategies import LAYERS, needed, page_of
 from website import outage, pictures
 
 from . import reference, reference_failures, reference_presets, requirements
@@ -34,14 +35,8 @@ from . import reference, reference_failures, reference_presets, requirements
 
 ROOT: Final = Path(__file__).parents[1]
 STRATEGIES: Final[Mapping[str, Callable[..., Any]]] = {
-    "retry": rb.Retry,
+    **{page_of(kind): partial(kind, *needed(kind)) for kind in LAYERS},
     "retry-budget": rb.RetryBudget,
-    "breaker": rb.Breaker,
-    "timeout": partial(rb.Timeout, 10),
-    "deadline": partial(rb.Deadline, 10),
-    "bulkhead": partial(rb.Bulkhead, 10),
-    "rate-limit": partial(rb.RateLimit, 10),
-    "fallback": partial(rb.Fallback, print),
 }
 """What a page of docs/strategies is about, made with nothing but what has no default."""
 _COMMAND: Final = re.compile(

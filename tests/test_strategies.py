@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import get_args
 
@@ -10,24 +11,32 @@ import attrs
 
 import resilient_bridge as rb
 from resilient_bridge.failure import Stopped
-from tests.internals.calls import harmful
+from resilient_bridge.lazy_names import found
+from tests.internals.calls import GUARDS, harmful, recommended
 from tests.pages import STRATEGIES
 from tests.rows import each_row
+from tests.strategies import LAYERS, needed, page_of
 
 
 PAGES = Path(__file__).parents[1] / "docs/strategies"
 NAMES = sorted(path.stem for path in PAGES.glob("*.md") if path.stem != "index")
 ANATOMY = ["Usage", "Defaults", "Telemetry", "Diagram", "Patterns", "Anti-patterns"]
 
-PLACES = [
-    rb.Deadline(9),
-    rb.Fallback(print),
-    rb.Retry(),
-    rb.Bulkhead(1),
-    rb.RateLimit(1),
-    rb.Breaker(),
-    rb.Timeout(1),
+NUMBERS = "no one two three four five six seven eight nine ten".split()
+CALLS_OF_THE_DEFAULT = [
+    r"Retry\(\)` makes (\w+)",
+    r"`rb\.resilient` is used: (\w+) attempts",
+    r"with (\w+) attempts each",
+    r"wait for its (\w+) attempts",
+    r"calls of (\w+) attempts each",
+    r"(\w+) attempts per call mean",
+    r"attempts per call mean (\w+) times the load",
+    r"is then made (\w+) times",
+    r"By default a tool is called up to (\w+) times",
+    r"Ready to decorate with: (\w+) calls at most",
 ]
+"""Where a sentence has the number of calls that a Retry makes by default."""
+PLACES = [kind(*needed(kind)) for kind in LAYERS]
 
 
 def _section(name: str, head: str) -> str:
@@ -57,9 +66,23 @@ def test_every_page_has_the_same_anatomy(name):
 
 def test_every_layer_has_a_page():
     """Every class that a Policy is made of, and what a Retry is given."""
-    layers = {type(layer).__name__ for layer in PLACES} | {"RetryBudget", "Backoff"}
+    about = {page_of(kind): kind.__name__ for kind in (*LAYERS, rb.RetryBudget, rb.Backoff)}
     pages = {name: (PAGES / f"{name}.md").read_text() for name in NAMES if name != "composition"}
-    assert {re.search(r"`(\w+)`", text)[1] for text in pages.values()} == layers
+    assert {name: re.search(r"`(\w+)`", text)[1] for name, text in pages.items()} == about
+
+
+def test_every_layer_is_a_public_name_and_has_a_guard():
+    """A Retry and a Fallback have none: they are the loop around the others (`plan`)."""
+    assert [kind for kind in LAYERS if found(kind.__name__) is not kind] == []
+    assert {*GUARDS, rb.Retry, rb.Fallback} == {*LAYERS}
+
+
+def test_the_value_of_every_layer_decides_without_the_world():
+    """Its module is in the contract of imports that pyproject.toml has."""
+    contracts = tomllib.loads((PAGES.parents[1] / "pyproject.toml").read_text())
+    listed = contracts["tool"]["importlinter"]["contracts"]
+    (pure,) = (each["source_modules"] for each in listed if each["id"] == "purity")
+    assert [kind.__module__ for kind in LAYERS if kind.__module__ not in pure] == []
 
 
 @each_row("name", STRATEGIES)
@@ -100,15 +123,18 @@ def test_the_order_of_the_index_is_the_usual_one():
     assert [type(layer) for layer in added.layers] == [type(layer) for layer in PLACES]
 
 
-def test_c05_every_page_that_counts_the_calls_of_the_default_counts_right():
-    """Beside the table of defaults: the pages for those who come from elsewhere."""
+@each_row("sentence", CALLS_OF_THE_DEFAULT)
+def test_c05_every_text_that_counts_the_calls_of_the_default_counts_right(sentence):
+    """Beside the tables of defaults: sentences of the pages, and the docstring of `rb.resilient`."""
+    texts = [*PAGES.parent.rglob("*.md"), Path(recommended.__file__)]
     counted = [
-        (page.name, int(number))
-        for page in PAGES.parent.rglob("*.md")
-        for number in re.findall(r"`Retry\(\)` makes (\d+)", page.read_text("utf-8"))
+        (text.name, number.lower())
+        for text in texts
+        for number in re.findall(sentence, text.read_text("utf-8"))
     ]
-    assert counted
-    assert {number for _, number in counted} == {rb.Retry().attempts}, counted
+    attempts = rb.Retry().attempts
+    assert counted, "reword the row of CALLS_OF_THE_DEFAULT with its sentence"
+    assert {number for _, number in counted} <= {str(attempts), NUMBERS[attempts]}, counted
 
 
 def test_c06_every_page_has_the_level_of_a_retry_as_it_is_logged():

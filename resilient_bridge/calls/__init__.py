@@ -2,7 +2,7 @@
 
 Each name loads when it is first used. There is a folder for each sort of strategy, with its value,
 its state, and the layer that is entered and exited. `engine` is the loop; it does not depend on the
-internals of a strategy.
+internals of a strategy. The tables here list the strategies, `layers` has what makes the guard of each.
 
 Rule: decisions are pure (values, states, `decision`, `outcomes`, `explanation`). The code with side
 effects is small, and gets the time, random numbers and waits from the world.
@@ -10,6 +10,8 @@ effects is small, and gets the time, random numbers and waits from the world.
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..lazy_names import lazily
@@ -45,19 +47,32 @@ _NAMES = {
     "policy": "Protected",
 }
 
-# Listed at the top level.
+# Listed at the top level. First the strategies, in the order in which texts name them.
 _INSIDE = {
+    "retry.value": "Retry RetryBudget",
     "breaker.value": "Breaker",
-    "current": "current_attempt",
-    "fallback.value": "Fallback",
-    "layer": "Layer",
+    "timeout.value": "Timeout Deadline",
     "limits.value": "Bulkhead RateLimit",
+    "fallback.value": "Fallback",
+    "current": "current_attempt",
+    "layer": "Layer",
     "outcome": "capture",
     "policy": "Policy",
     "recommended": "resilient",
-    "retry.value": "Retry RetryBudget",
-    "timeout.value": "Deadline Timeout",
 }
+
+
+@cache
+def strategies() -> tuple[type[Layer], ...]:
+    """Return the class of each strategy of ours: the layers among the values of both tables."""
+    base: type[Layer] = import_module(".layer", __name__).Layer
+    found = (
+        getattr(import_module(f".{home}", __name__), name)
+        for home, names in (*_INSIDE.items(), *_NAMES.items())
+        if home.endswith(".value")
+        for name in names.split()
+    )
+    return tuple(kind for kind in found if issubclass(kind, base))
 
 
 if not TYPE_CHECKING:

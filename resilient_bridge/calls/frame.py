@@ -35,7 +35,7 @@ done other things before; those of the one request that it is; or all, because t
 class Planned:
     """A policy compiled for one function, as everything that takes part in its calls reads it.
 
-    `run.plan.Plan` is one.
+    `plan.Plan` is one.
     """
 
     __slots__ = ()

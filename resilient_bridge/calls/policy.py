@@ -85,11 +85,10 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
     for index, layer in enumerate(layers):
         path, kind = f"Policy.layers[{index}]", type(layer)
         if not isinstance(layer, Layer) or kind is Layer or layer.usual_position is None:
-            refuse(
-                path,
-                "Retry, Breaker, Timeout, Deadline, Bulkhead, RateLimit, Fallback or a Policy",
-                layer,
-            )
+            from . import strategies  # it loads them all, which only a wrong layer needs
+
+            names = ", ".join(each.__name__ for each in strategies())
+            refuse(path, f"{names} or a Policy", layer)
         if kind in kinds:
             refuse(
                 path,

@@ -237,6 +237,7 @@ class _Call:
         self.schedule: dict[str, str] = {}
         self.whole = ""
         self.around: list[str] = []
+        self.listed: tuple[str, ...] = ()  # the names there are, once one was told all of them
         self.wanted: list[str] = []
         self.got: list[str] = []
         self.wrong: list[dict[str, Any]] = []
@@ -519,6 +520,7 @@ def _read_word(call: _Call, word: str, value: object) -> None:
     got = f"{word}={text}"
     if not meaning:
         known = ", ".join(takes.named) or "no argument by name"
+        call.listed = takes.named
         call.note(word, f"one of {known}" if takes.named else known, value, got)
     elif meaning.startswith("!"):
         call.note(word, f"no {word}= ({meaning[1:]})", value, got)
@@ -560,7 +562,8 @@ def _read_missing(call: _Call) -> None:
 
 def _as_mistake(call: _Call, received: list[object]) -> Mistake:
     line = accepted_line(call.line(), {call.code(value): value for value in received})
-    wanted, got = (", ".join(dict.fromkeys(each)) for each in (call.wanted, call.got))
+    wants = [each for each in call.wanted if each not in call.listed]
+    wanted, got = (", ".join(dict.fromkeys(each)) for each in (wants, call.got))
     rows = tuple({**row, "write": line} if line else row for row in call.wrong)
     owner = "@policy" if call.owner == "Policy.__call__" else call.owner
     text = f"{owner}: wanted {wanted}, got {got}"

@@ -20,13 +20,11 @@ from types import FunctionType
 from typing import Any, Final, TypeGuard, cast
 
 from .. import dialects
+from ..calls import strategies
 from ..calls.breaker.value import Breaker
-from ..calls.fallback.value import Fallback
 from ..calls.layer import Layer
-from ..calls.limits.value import Bulkhead, RateLimit
 from ..calls.policy import Policy
 from ..calls.retry.value import Retry
-from ..calls.timeout.value import Deadline, Timeout
 from ..config.documents import joined
 from ..config.texts import read_call
 from ..failure import ConfigError
@@ -39,7 +37,7 @@ from .fields import arrange, from_millis, make, read_value
 from .reading import BAD, Aliases, Entry, Reading, resolved, violation_of
 
 
-_CLASSES: Final = (Deadline, Fallback, Retry, Bulkhead, RateLimit, Breaker, Timeout)
+_CLASSES: Final = sorted(strategies(), key=lambda kind: kind.usual_position or 0)
 LAYERS: Final[Mapping[str, type[Layer]]] = {
     re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower(): kind for kind in _CLASSES
 }

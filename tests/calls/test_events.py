@@ -182,8 +182,8 @@ def test_c06_a_recovery_is_never_logged_without_its_retries(form, caplog):
         policy = rb.Policy(rb.Retry(backoff=rb.Backoff.constant(0)), name="get")
         form.run(policy(form.of(Server(REFUSED, REFUSED).get), idempotent=True))
     assert [(line.levelname, line.getMessage().split(":")[0]) for line in caplog.records] == [
-        ("INFO", "retrying get in 0 s (attempt 2 of 5)"),
-        ("INFO", "retrying get in 0 s (attempt 3 of 5)"),
+        ("INFO", f"retrying get in 0 s (attempt 2 of {rb.Retry().attempts})"),
+        ("INFO", f"retrying get in 0 s (attempt 3 of {rb.Retry().attempts})"),
         ("INFO", "get recovered after 2 retries"),
     ]
 

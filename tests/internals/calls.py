@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.calls",
     {
-        "": "registry",
+        "": "recommended registry strategies",
         "breaker": "circuit",
         "breaker.outcomes": "verdict_of",
         "breaker.shared_circuit": "Permit SharedCircuit",
@@ -16,6 +16,7 @@ __getattr__ = lazily(
         "frame": "CURRENT CallFrame",
         "layer": "Layer",
         "layer_order": "harmful",
+        "layers": "GUARDS",
         "limits.state": "BULKHEADS MADE RATES BulkheadState RateState",
         "outcome": "LIMIT",
         "plan": "Plan",

@@ -23,6 +23,7 @@ from tests.internals.settings import (
     fields_of,
     schema,
 )
+from tests.strategies import needed
 
 
 DATA = Path(__file__).parent / "data"
@@ -44,16 +45,11 @@ VALUES: dict[str, type] = {
 }  # fmt: skip
 NEEDED: dict[str, dict[str, Any]] = {
     "Backoff": {"shape": "exponential", "seconds": (1.0,), "cap": 30},
-    "Fallback": {"ladder": (search,)},
-    "Bulkhead": {"calls": 2},
-    "RateLimit": {"calls": 2},
-    "Deadline": {"seconds": 2},
-    "Timeout": {"seconds": 2},
     "End": {"means": "auth", "code": "gone"},
     "Sidecar": {"command": ("server",)},
     "AgentSettings": {"model": "a/b", "name": "n"},
 }
-"""The fields that a value cannot be made without, with right values."""
+"""The fields that a value cannot be made without, with right values; of a layer see `_whole`."""
 AT: dict[str, tuple[str | int, ...]] = {
     **{kind.__name__: (key,) for key, kind in (*LAYERS.items(), *TABLES.items())},
     **{name.title(): (name,) for name in ("reconnect", "heartbeat", "outbox", "inbox", "replay", "dialect")},
@@ -252,8 +248,9 @@ def shown(folder: Path) -> Iterator[str]:
 
 
 def _whole(kind: type) -> object:
-    needed = NEEDED.get(kind.__name__, {})
-    return kind(*needed["ladder"]) if kind is rb.Fallback else kind(**needed)
+    if kind in LAYERS.values():
+        return kind(*(search if each is len else 2 for each in needed(kind)))
+    return kind(**NEEDED.get(kind.__name__, {}))
 
 
 def _lines(path: str, node: Any) -> Iterator[str]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import resilient_bridge as rb
 from resilient_bridge import bridge
+from tests.strategies import LAYERS, needed
 
 
 PAGE = Path(__file__).parents[2] / "docs/reference/settings.md"
@@ -30,13 +31,13 @@ MORE: list[Any] = [  # for those whose fields are of all kinds
     1.5, 1e12, "10s", [], {}, {429: 5}, len, timedelta(seconds=-1), Exception("no class"),
 ]  # fmt: skip
 FIRST: dict[Any, tuple[Any, ...]] = {  # what a constructor needs besides
-    rb.Timeout: (1,), rb.Deadline: (1,), rb.Bulkhead: (1,), rb.RateLimit: (1,), rb.Fallback: (len,), rb.Policy: (rb.Retry(),),
+    **{kind: needed(kind) for kind in LAYERS}, rb.Policy: (rb.Retry(),),
     rb.Breaker.consecutive: (5,), rb.Timeout.escalating: (1, 2), rb.Backoff.constant: (1,), rb.Backoff.linear: (1,),
     rb.Backoff.exponential: (1,), rb.Backoff.decorrelated: (1,), rb.Backoff.steps: (1, 2), rb.BridgeClient: ("ws://127.0.0.1:1/",),
     rb.HTTPTransport: (), rb.agent.Toolbox: (), rb.reconnecting: (len,),
 }  # fmt: skip
 VALUES = [
-    rb.Retry, rb.RetryBudget, rb.Breaker, rb.Bulkhead, rb.RateLimit, rb.Timeout, rb.Deadline, rb.Fallback, rb.Policy, rb.Rule,
+    *LAYERS, rb.RetryBudget, rb.Policy, rb.Rule,
     rb.Breaker.consecutive, rb.Timeout.escalating,
     rb.Backoff.constant, rb.Backoff.linear, rb.Backoff.exponential, rb.Backoff.decorrelated, rb.Backoff.steps,
     bridge.Reconnect, bridge.Heartbeat, bridge.Outbox, bridge.Inbox, bridge.Replay, bridge.Dialect, bridge.BridgePolicy,

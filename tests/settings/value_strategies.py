@@ -13,6 +13,7 @@ import resilient_bridge as rb
 from tests.internals.protocol import End, Positions
 from tests.internals.settings import AlertSettings, forms_of
 from tests.internals.settings import fields as kinds
+from tests.strategies import LAYERS
 
 
 def busy(*_: object) -> bool:
@@ -30,7 +31,6 @@ class BusyError(Exception):
 
 
 NAMES = {"busy": busy, "other": other, "Busy": BusyError}
-LAYERS = (rb.Deadline, rb.Fallback, rb.Retry, rb.Bulkhead, rb.RateLimit, rb.Breaker, rb.Timeout)
 
 seconds = st.floats(0.001, 3600) | st.integers(1, 3600) | st.sampled_from([1e-3, 1 / 3, 0.1 + 0.2])
 names = st.text("abcdefghijklmnop_-XYZ09.é", min_size=1, max_size=8)

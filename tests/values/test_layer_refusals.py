@@ -189,3 +189,16 @@ def test_the_error_says_what_was_wanted_and_what_came():
         match=r"Retry\.attempts: wanted a whole number of at least 1 \(1 is no repeat\)",
     ):
         Retry(attempts=0)
+
+
+@each_row(
+    "kind", [Deadline, Timeout, Bulkhead, RateLimit, Fallback], ids=lambda kind: kind.__name__
+)
+def test_a_wrong_name_and_a_missing_one_give_each_name_once(kind):
+    """Each name once: a missing argument is in the list of those that there are."""
+    with pytest.raises(ConfigError) as caught:
+        kind(foo=1)
+    wanted, _, got = str(caught.value).partition(": wanted ")[2].partition(", got ")
+    names = wanted.removeprefix("one of ").split(", ")
+    assert len(names) == len(set(names)), wanted
+    assert got.startswith("foo=1")

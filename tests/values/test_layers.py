@@ -81,33 +81,37 @@ NAMES = {
     "timedelta": timedelta,
     "two": two,
 }
+ATTEMPTS = Retry().attempts
 PRINTED = [
-    (Retry(), "Retry(attempts=5)"),
+    (Retry(), f"Retry(attempts={ATTEMPTS})"),
     (Retry(attempts=1, on=BusyError), "Retry(attempts=1, on=BusyError)"),
     (
         Retry(on=(Kind.TRANSIENT, BusyError, HTTPStatus.CONFLICT)),
-        "Retry(attempts=5, on=(Kind.TRANSIENT, BusyError, 409))",
+        f"Retry(attempts={ATTEMPTS}, on=(Kind.TRANSIENT, BusyError, 409))",
     ),
     (
         Retry(on=named("httpx", "ReadTimeout")),
-        "Retry(attempts=5, on=named('httpx', 'ReadTimeout'))",
+        f"Retry(attempts={ATTEMPTS}, on=named('httpx', 'ReadTimeout'))",
     ),
     (
         Retry(on=["CONN_TIMEOUT", "CONN_RESET"]),
-        "Retry(attempts=5, on=('CONN_TIMEOUT', 'CONN_RESET'))",
+        f"Retry(attempts={ATTEMPTS}, on=('CONN_TIMEOUT', 'CONN_RESET'))",
     ),
-    (Retry(on_result=bool), "Retry(attempts=5, on_result=bool)"),
-    (Retry(on=()), "Retry(attempts=5, on=())"),
-    (Retry(on=is_busy, on_result=is_empty), "Retry(attempts=5, on=is_busy, on_result=is_empty)"),
+    (Retry(on_result=bool), f"Retry(attempts={ATTEMPTS}, on_result=bool)"),
+    (Retry(on=()), f"Retry(attempts={ATTEMPTS}, on=())"),
+    (
+        Retry(on=is_busy, on_result=is_empty),
+        f"Retry(attempts={ATTEMPTS}, on=is_busy, on_result=is_empty)",
+    ),
     (
         Retry(
             backoff=Backoff.steps(2, 4, 8), rules={429: Rule(attempts=6, backoff=two)}, budget=None
         ),
-        "Retry(attempts=5, backoff=Backoff.steps(2, 4, 8), rules={429: Rule(attempts=6, backoff=two)}, budget=None)",
+        f"Retry(attempts={ATTEMPTS}, backoff=Backoff.steps(2, 4, 8), rules={{429: Rule(attempts=6, backoff=two)}}, budget=None)",
     ),
     (
         Retry(max_retry_after=timedelta(minutes=1), budget=RetryBudget(ratio=0.5, key="x")),
-        "Retry(attempts=5, max_retry_after=60, budget=RetryBudget(ratio=0.5, key='x'))",
+        f"Retry(attempts={ATTEMPTS}, max_retry_after=60, budget=RetryBudget(ratio=0.5, key='x'))",
     ),
     (RetryBudget(), "RetryBudget()"),
     (RetryBudget(ratio=0, floor=1), "RetryBudget(ratio=0, floor=1)"),
