@@ -415,7 +415,7 @@ def login_finding(names: Iterable[str], words: str) -> Finding | None:
     )
 
 
-def is_limited(
+def says_limited(
     names: Iterable[str], words: str, wait: float | None = None, *, strictly: bool = False
 ) -> bool:
     """Return whether a name, or the words, call it a limit of the rate or of the capacity.

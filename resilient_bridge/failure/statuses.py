@@ -21,9 +21,9 @@ from .provider_codes import (
     QUOTA,
     RATE,
     final_finding,
-    is_limited,
     is_out_of_memory,
     login_finding,
+    says_limited,
     usual_finding,
     with_message,
 )
@@ -187,12 +187,12 @@ def _changed_by(found: Finding, finding: Finding, override: bool | None) -> Find
 def _is_limit(content: ErrorBody, status: int, headers: object) -> bool:
     if status == _PAYMENT:  # of money, except where it says how soon it is over
         return (
-            is_limited((), content.words, content.waits, strictly=True)
+            says_limited((), content.words, content.waits, strictly=True)
             and content.waits is not None
         )
     if status == _FORBIDDEN:
-        return is_used_up(headers) or is_limited(content.names, content.words, content.waits)
-    return is_limited(content.names, content.words, content.waits, strictly=True)
+        return is_used_up(headers) or says_limited(content.names, content.words, content.waits)
+    return says_limited(content.names, content.words, content.waits, strictly=True)
 
 
 def lasting_finding(
@@ -228,7 +228,7 @@ def bare_finding(content: ErrorBody, unknown: Finding | None) -> Finding | None:
     if found is None:
         found = usual_finding(content.names) or (
             RATE
-            if is_limited((), content.words, content.waits)
+            if says_limited((), content.words, content.waits)
             else PASSING
             if content.passing
             else unknown
