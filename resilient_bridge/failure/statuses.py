@@ -16,6 +16,7 @@ from .finding import Finding
 from .payloads import payload_finding
 from .provider_codes import (
     EXPIRED,
+    LARGE,
     MEMORY,
     PASSING,
     QUOTA,
@@ -62,11 +63,6 @@ _OF_A_CALL: Mapping[int, Finding] = {
     408: Finding(code="SYS_TIMEOUT", message="the server waited too long for the request"),
     499: Finding(code="SYS_UPSTREAM_REJECTED", message="cancelled by us"),
 }
-_LARGE: Final = Finding(
-    code="SYS_UPSTREAM_REJECTED",
-    message="request too large",
-    details={"reason": "request_too_large"},
-)
 _CATEGORIES: Mapping[int, Category] = {
     408: Category.TIMEOUT,
     421: Category.TRANSPORT,
@@ -122,7 +118,7 @@ def _by_status(status: int, *, upgrade: bool, waits: bool) -> Finding:
     if status in _OF_A_CALL and not upgrade:
         return _OF_A_CALL[status]
     if status == _TOO_LARGE and not upgrade and not waits:
-        return _LARGE
+        return LARGE
     if status >= _SERVER and is_passing(status):
         return Finding(code="SYS_UNAVAILABLE")
     code = "CONN_UPGRADE_REJECTED" if upgrade else "SYS_UPSTREAM_REJECTED"
