@@ -105,6 +105,7 @@ _LINES: Final = {
     "confirmed.timeout": "await receipt.confirmed(timeout={})",
     "wait_ready.timeout": "await bridge.wait_ready(timeout={})",
     "aclose.drain": "await bridge.aclose(drain={})",
+    "BridgeClient.backfill": 'rb.BridgeClient("wss://host/ws", dialect=dialect, backfill={})',
     "BridgeClient.over.factory": "rb.BridgeClient.over({})",
     "named.package": 'rb.named({}, "ReadTimeout")',
     "named.name": 'rb.named("httpx", {})',

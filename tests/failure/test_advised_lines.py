@@ -25,7 +25,7 @@ def function(*args: object, **kwargs: object) -> None:
 
 
 READERS_OWN: dict[str, object] = {
-    "ssl": ssl, "httpx": httpx, "token": "t0ken", "fingerprint": "ab" * 32,
+    "ssl": ssl, "httpx": httpx, "token": "t0ken", "fingerprint": f"sha256:{'ab' * 32}", "dialect": rb.dialects.mattermost,
     **dict.fromkeys(
         ("fetch", "is_well", "hello", "ask_again", "reload", "cached_answer", "refresh_token"),
         function,
