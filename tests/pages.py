@@ -98,7 +98,7 @@ def _whole(page: Callable[[], str]) -> Callable[[str], str]:
 PAGES: Final[Mapping[str, Callable[[str], str]]] = {
     **{f"docs/reference/{name}.md": _whole(page) for name, page in reference.PAGES.items()},
     "docs/reference/severity.md": reference_failures.severities,
-    "docs/reference/understood.md": reference_failures.classes,
+    "docs/reference/understood.md": reference_failures.understood,
     "docs/reference/promises.md": _whole(requirements.page),
     **{
         f"docs/presets/{name}.md": _whole(partial(reference_presets.preset_page, name))

@@ -20,7 +20,7 @@ from .evidence import leave_function
 from .finished import block_finished
 from .frame import CURRENT, CallFrame, leave_context
 from .protect import loop_plan
-from .repeats import asked_of_all, decided, exit_layers, failure_of
+from .repeats import asked_of_all, decided, exit_layers, failure_to_decide
 from .retry.coordination import pause_wait
 from .timeout.guard import bound
 from .timeout.value import Deadline
@@ -268,7 +268,7 @@ class _Loop:
             return False
         first, outside = self._first or block, exit_layers(self.plan.exits, block, error)
         try:
-            failure = failure_of(self.plan, block, outside)
+            failure = failure_to_decide(self.plan, block, outside)
             wait = asked_of_all(self.plan, first, block, failure, is_asked_for=False)
             if wait is not None and self.is_async:
                 self.asking = wait, block, error, outside, failure

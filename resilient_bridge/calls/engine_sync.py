@@ -27,7 +27,7 @@ from .repeats import (
     exit_answered,
     exit_around,
     exit_layers,
-    failure_of,
+    failure_to_decide,
     finished_with,
     let_go,
     returned,
@@ -270,7 +270,7 @@ def _after_asking(
                 if plan.asks and isinstance(error, Exception) and (asked := guard.conditions()):
                     _answered(asked, failure_in(frame, error), answers)
                 error = knowing(answers, exit_layers, (guard,), frame, error)
-            failure = failure_of(plan, frame, error)
+            failure = failure_to_decide(plan, frame, error)
             if failure is not None and plan.asks:
                 _answered(conditions(plan.retry), failure, answers)
                 if plan.matcher.theirs:

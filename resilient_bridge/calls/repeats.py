@@ -81,7 +81,7 @@ def after(
     if error is not None:
         if plan.exits:
             error = exit_layers(plan.exits, frame, error)
-        failure, is_asked_for = failure_of(plan, frame, error), False
+        failure, is_asked_for = failure_to_decide(plan, frame, error), False
     else:
         failure, is_asked_for = exit_answered(plan, first, frame, result)
         if failure is None:
@@ -101,7 +101,7 @@ def exit_layers(
     return error
 
 
-def failure_of(plan: Plan, frame: CallFrame, error: BaseException | None) -> Failure | None:
+def failure_to_decide(plan: Plan, frame: CallFrame, error: BaseException | None) -> Failure | None:
     """Return the failure that a Retry has to decide about, with its proof if one holds."""
     failure = None
     if plan.retry is not None and isinstance(error, Exception):

@@ -399,6 +399,8 @@ def _no_failure(kind: type[BridgeError], received: object) -> ConfigError:
     codes = sorted(_BY_CODE, key=lambda code: not code.startswith("SYS_"))
     code = next((code for code in codes if _BY_CODE[code] is kind), "SYS_INTERNAL_ERROR")
     text = received if isinstance(received, str) else "what happened"
+    if text in CODES:  # a code that was taken for what happened
+        code, text = text, "what happened"
     name = address(kind.__name__) or f"rb.errors.{kind.__name__}"
     write = f"{name}(rb.Failure.of({code!r}, {text!r}))"
     return config_error(kind.__name__, "a Failure", received, write=write, error=ArgumentError)

@@ -39,7 +39,7 @@ _MOST_LEAVES: Final = 1_000
 _DEEPEST: Final = 20  # groups below wrappers below groups
 
 
-def failure_of(error: BaseException, depth: int = 0) -> Failure:
+def exception_failure(error: BaseException, depth: int = 0) -> Failure:
     """Return the failure of an exception.
 
     Raises it again if it is not a failure (such as CancelledError).
@@ -116,7 +116,7 @@ def read_failure(error: BaseException) -> Failure:
     Raises it again if it is not a failure.
     """
     try:
-        return failure_of(error)
+        return exception_failure(error)
     except Exception as wrong:
         if wrong is error:  # it is no failure
             raise
@@ -280,7 +280,7 @@ def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException] | 
 
 def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure | None:
     failures = [
-        _judged(leaf, leaf, None) if _as_group(leaf) is not None else failure_of(leaf, depth)
+        _judged(leaf, leaf, None) if _as_group(leaf) is not None else exception_failure(leaf, depth)
         for leaf in _leaves(group)
     ]
     if not failures:

@@ -14,10 +14,12 @@ from typing import Final
 from .finding import Finding, short_of
 from .sentences import (
     SHORT_WAIT,
+    affirmed,
     mentions_rate,
     name_says,
     passes,
     says_context,
+    says_day,
     says_model,
     says_money,
     says_quota,
@@ -225,11 +227,6 @@ _USUAL: Final[
 }
 _CAPACITY: Final = frozenset({"capacityexceeded", "servicetiercapacityexceeded"})
 
-_DAY: Final = (
-    r"per[- ](?:day|week|month)|calls? ?/ ?(?:day|week|month)|\btpd\b|\brpd\b|usage cap exceeded"
-    r"|(?:daily|weekly|monthly) (?:\w+ ){0,2}(?:limit|quota|allocation|allowance|cap)"
-    r"|limit for (?:the|this) (?:current )?(?:day|week|month|billing)"
-)
 _WORDS: Final[tuple[tuple[Finding, re.Pattern[str]], ...]] = tuple(
     (finding, re.compile(pattern))
     for finding, pattern in (
@@ -243,14 +240,15 @@ _WORDS: Final[tuple[tuple[Finding, re.Pattern[str]], ...]] = tuple(
         (
             CONTEXT,
             (
-                r"prompt is too long|maximum context length|context length is only|model context window"
+                r"prompt is too long|maximum context length(?: is| of|:)? (?:\w+ )?[0-9]|[0-9] maximum context length|context length is only"
+                r"|exceed\w{0,3} (?:\w+ ){0,3}maximum context length|exceed\w{0,3} (?:\w+ ){0,3}model context window"
                 r"|exceeds? (?:\w+ ){0,3}context (?:limit|length|window|size)|context overflows|context the overflows"
                 r"|context (?:window|length|size) (?:has been |was )?exceeded|larger than the max context size"
                 r"|(?:longer|greater) than the (?:model's |maximum )?(?:context|model) length"
                 r"|(?:prompt|input) (?:has|is|contains) .{0,20}[0-9] tokens.{0,40}(?:maximum|exceed)"
                 r"|input is too long|input token count.{0,40}exceeds|exceeded model token limit"
                 r"|tokens in the prompt cannot exceed|`inputs` tokens \+ `max_new_tokens` must be"
-                r"|`inputs` must have less than|range of input length|prompt exceeds max length|prompt 超长"
+                r"|`inputs` must have less than|range of input length should be|prompt exceeds max length|prompt 超长"
             ),
         ),
         (
@@ -262,16 +260,21 @@ _WORDS: Final[tuple[tuple[Finding, re.Pattern[str]], ...]] = tuple(
                 r"|(?:credits?|balance|(?<!retry )(?<!error )(?<!time )(?<!latency )budget) (?:(?:is|are|has been|have been) )?(?:exhausted|exceeded|depleted|used up|expired)"
                 r"|exceeds? your (?:plan's )?(?:set )?(?:quota|usage limit)|hit your (?:\w+ )?limit"
                 r"|reached (?:its|your) (?:monthly )?spending limit|spend(?:ing)? limit (?:has been )?(?:reached|exceeded)"
-                r"|billing hard limit|budget has been exceeded|exceeded budget|over budget|crossed budget"
+                r"|billing hard limit (?:\w+ ){0,3}(?:reached|exceeded|hit)|budget has been exceeded|exceeded budget|over budget|crossed budget"
                 r"|reached your specified api usage limits|usage limit (?:has been )?reached"
                 r"|extra usage is required|exceeded your monthly|exceeded your current quota"
-                r"|please (?:recharge|top up)|bill is overdue|account is in good standing|unpaid (?:balance|invoice)"
+                r"|please (?:recharge|top up)|bill is overdue|(?:make sure|ensure|check) (?:that )?(?:your|the) account is in good standing"
+                r"|(?:has|have|had) (?:\w+ ){0,2}unpaid (?:balance|invoices?)|unpaid (?:balance|invoices?) (?:must|needs?|has to|have to)"
                 r"|failure to pay|free tier of the model has been exhausted|no resource package|欠费|余额不足"
             ),
         ),
         (
             _CONTENT,
-            r"our safety system|content management policy|responsible ai practices|inappropriate content",
+            (
+                r"(?:rejected|blocked|refused|flagged|filtered|not allowed)\b[^.\n]{0,80}(?:our safety system|content management policy|inappropriate content)"
+                r"|(?:violat\w{1,5}|trigger\w{0,3})\b[^.\n]{0,60}(?:our safety system|content management policy|responsible ai practices)"
+                r"|(?:contains?|is|was) inappropriate content|inappropriate content (?:was |has been )?(?:detected|found)"
+            ),
         ),
         (
             _MODEL,
@@ -285,7 +288,6 @@ _WORDS: Final[tuple[tuple[Finding, re.Pattern[str]], ...]] = tuple(
         ),
     )
 )
-_DAILY: Final = re.compile(_DAY)
 _WHOLE: Final = "limit exceeded"  # the whole text of a used-up plan of API Gateway
 _DAILY_QUOTA: Final = re.compile(r"quotaid\W{1,8}\w{0,80}perday")
 _NOTHING_FREE: Final = re.compile(r"quota exceeded[^\n]{0,200}limit: 0\b")
@@ -325,7 +327,10 @@ def final_finding(
             return CONTEXT
     if "notfound" in keys and _OF_A_MODEL.fullmatch(words):
         return _MODEL
-    found = _words_finding(words, waits=wait is not None, of_google="resourceexhausted" in keys)
+    words = affirmed(words)
+    found = _words_finding(
+        words, waits=wait is not None, of_google="resourceexhausted" in keys, status=status
+    )
     if asked is not None and words.strip() == _WHOLE:
         found = None  # it says when it lets this through
     shortest = min(
@@ -353,14 +358,18 @@ def _made_of(
     return _MODEL if is_model and (status is None or status < 500) else None
 
 
-def _words_finding(words: str, *, waits: bool = False, of_google: bool = False) -> Finding | None:
+def _words_finding(
+    words: str, *, waits: bool, of_google: bool, status: int | None = None
+) -> Finding | None:
     """Return the final verdict of words alone, in lower case; None for others."""
     for finding, pattern in _WORDS:
         match = pattern.search(words)
         # Google's words for a limit per minute, too: only what it counts tells the day from the minute.
         if match is not None and not (match.group() == "exceeded your current quota" and of_google):
             return finding
-    if (_DAILY.search(words) and not waits) or _NOTHING_FREE.search(words):
+    if (
+        not waits and says_day(words, refused=status is None or status == 429)
+    ) or _NOTHING_FREE.search(words):
         return QUOTA
     if of_google and _DAILY_QUOTA.search(words):
         return QUOTA
@@ -374,6 +383,7 @@ def bare_words_finding(words: str, wait: float | None) -> Finding | None:
         or "resourceexhausted" in words
         or "quota exceeded for metric" in words
     )
+    words = affirmed(words)
     found = _words_finding(words, waits=wait is not None, of_google=of_google)
     if found is not None:
         return found
@@ -415,7 +425,7 @@ def login_finding(names: Iterable[str], words: str) -> Finding | None:
     )
 
 
-def is_limited(
+def says_limited(
     names: Iterable[str], words: str, wait: float | None = None, *, strictly: bool = False
 ) -> bool:
     """Return whether a name, or the words, call it a limit of the rate or of the capacity.

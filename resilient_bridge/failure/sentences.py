@@ -2,7 +2,8 @@
 
 Rule: a sentence counts only if it has both, near each other: what is counted (a prompt, a context,
 credits, a quota, calls per second, a model) and what happened to it (too long, exceeded, used up,
-not found). One of them alone is ordinary language. Every gap is bounded, so that reading is linear.
+not found). One of them alone is ordinary language, and so is what is denied: words are read as
+`affirmed` returns them. Every gap is bounded, so that reading is linear.
 """
 
 from __future__ import annotations
@@ -15,11 +16,38 @@ from typing import Final, Literal
 SHORT_WAIT: Final = 3_600.0
 """Seconds. A quota that comes back within them is a rate."""
 _READ: Final = 4_096  # characters
-_NEAR: Final = r"(?:[^\w\n]{1,4}\w{1,40}){0,"  # up to so many words between: f"{_NEAR}4}}?"
+_ELSEWHERE: Final = r"(?:while|when|during|because|before|after|could|cannot|failed|failing|error|reading|loading)\b"
+_NEAR: Final = (  # up to so many words between: f"{_NEAR}4}}?"
+    rf"(?:[^\w\n]{{1,4}}(?!{_ELSEWHERE})\w{{1,40}}){{0,"
+)
+_DENIED: Final = re.compile(
+    r"(?:(?:\b(?:not|never)|n['\u2019]t)(?: (?:yet|been|be|have|has|being|currently)){0,3}"
+    r"|\b(?:whether|if|once|until|unless) (?:\w{1,20} ){1,8}?(?:is|are|was|were|has|have|had)(?: been)?)"
+    r" (?:exceed(?:s|ed|ing)?|exhausted|used up|depleted|consumed|reach(?:ed)?|hit|spent|gone|overdrawn|overdue)\b"
+)
+"""That it did not become of it, or that nobody knows."""
+_DENYING: Final = (
+    "not ",
+    "'t ",
+    "\u2019t ",
+    "never ",
+    "whether ",
+    "if ",
+    "once ",
+    "until ",
+    "unless ",
+)
 
 
 def _any(*parts: str) -> str:
     return "(?:" + "|".join(parts) + ")"
+
+
+def affirmed(words: str) -> str:
+    """Return words in lower case without what they deny: "your limit is not exceeded"."""
+    if any(word in words for word in _DENYING):
+        return _DENIED.sub("", words)
+    return words
 
 
 # ---- rates ---------------------------------------------------------------------------------------------------------
@@ -84,10 +112,48 @@ _TAKES: Final = (
     r"|overdrawn|overdue|negative|maxed out|lacks?|spent all)|(?:\bnot|n't)(?: have)? (?:enough|sufficient))\b"
 )
 _REACHED: Final = r"\b(?:reached|hit|at|out of|over)\b"
+_NO_THING: Final = r"(?! ?(?:pages?|reports?|lookup|jobs?|alerts?|endpoint|service|api\b|table|server|name|id\b|field|project|metric|check|file|cards?\b))"
+_OF_THIS_DAY: Final = r"\blimit for (?:the|this) (?:current )?(?:day|week|month|billing)\b"
+_OF_A_DAY: Final = (
+    rf"(?:\b(?:daily|weekly|monthly) (?:\w{{1,20}} ){{0,2}}(?:limits?|quota|allocation|allowance|cap)\b{_NO_THING}"
+    rf"|{_OF_THIS_DAY})"
+)
+_A_DAY: Final = rf"(?:\bper[- ](?:day|week|month)\b|/ ?(?:day|week|month)\b|\b[tr]pd\b){_NO_THING}"
+_USED: Final = (
+    r"\b(?:exceed(?:s|ed|ing)?|exhausted|used (?:up|all|[0-9]{1,12}%?)|depleted|consumed|maxed out|r[au]n out of|out of"
+    r"|spent|reach(?:ed|ing)?|hit|surpassed|too many|(?:^|is|are|was|went|already) ?over|remain(?:ing|s)?|left)"
+)
+_WHOSE: Final = (  # words that stand between what was used up and its day
+    r"(?:[ ,'\u2019\"`()]{1,3}(?:[0-9][\w,.]{0,20}|your|the|this|its|our|my|their|an?|s|of|for|in|all|max|maximum|api|free|current|limit"
+    r"|number|account|organization|project|user|team|workspace|input|output|requests?|calls?|tokens?|messages?|quer(?:y|ies)|e?mails?))"
+)
+_UNTIL: Final = rf"(?:[ '\u2019\"`()]{{1,3}}(?!{_ELSEWHERE}|but\b|and\b)[\w,.-]{{1,40}})"
+_AGAIN: Final = (
+    r"\b(?:exceeded|exhausted|(?:used|maxed) (?:up|out)|(?:fully|all|already) used|depleted|consumed|r[au]n out|spent|gone"
+    r"|reached|hit|surpassed|overdrawn|(?:been|is) used|(?:is|at) (?:over|0|zero)|(?:0|zero) (?:left|remaining))\b"
+    r"(?! (?:the|its|an?|time|by an?|[0-9]{1,6} ?m?s)\b)"  # it exceeded something of its own
+)
+_SAME: Final = r"(?:[^\n.;!?]|\.(?=\S))"  # a character of the same sentence
+_CAP: Final = r"\b(?:limit|quota|cap|allowance)\b"
+_DAY: Final = re.compile(
+    _any(
+        rf"{_USED}{_WHOSE}{{0,9}} ?(?:{_OF_A_DAY}|(?:[\w-]{{0,20}}[- ])?{_A_DAY})",
+        rf"{_USED}{_UNTIL}{{0,5}}? {_OF_THIS_DAY}",
+        rf"{_OF_A_DAY}{_UNTIL}{{0,8}}?[ :'\u2019\"`()]{{1,3}}{_AGAIN}",
+        rf"{_A_DAY}\)?(?: rate)?(?: {_CAP})?(?: (?:is|are|was|has|have|been|already|now)){{0,3}} {_AGAIN}",
+        rf"{_CAP}(?: \w{{1,20}}){{0,4}}? (?:exceeded|reached|hit|exhausted)\b{_SAME}{{0,200}}?{_A_DAY}",
+        rf"{_USED}{_UNTIL}{{0,6}}? (?:limit|quota|cap|allowance)\b{_SAME}{{0,120}}?{_A_DAY}",
+        r"\b(?:usage|product) cap exceeded\b",
+    )
+)
+_NAMED: Final = ("day", "dai", "week", "month", "tpd", "rpd", "billing", "cap exceeded")
+_LIMITED_TO: Final = re.compile(
+    rf"\b(?:key|plan|tier|account|subscription)\b{_SAME}{{0,20}}?\bis limited to{_SAME}{{0,40}}?{_A_DAY}"
+)
+_SHORT_UNIT: Final = re.compile(_UNIT)
 _ZH_QUOTA: Final = (
     "(?:余额|额度|配额|限额|点数|积分|套餐|用量|流量包|资源包|次数包|免费(?:次数|额度))"
 )
-_NO_THING: Final = r"(?! ?(?:page|endpoint|service|api\b|table|server|name|id\b|field|project|metric|check|file|cards?\b))"
 
 
 def _spent(noun: str) -> str:
@@ -125,8 +191,9 @@ _BODY_MONEY: Final = re.compile(
         r"欠费|余额不足|请[^。\n]{0,4}充值|账户[^。\n]{0,6}余额",
     )
 )
-_ADD: Final = re.compile(
-    r"\b(?:add|buy|purchase)(?: \w{1,12}){0,3} (?:credits?|funds)\b|\btop[- ]?up\b|\brecharge\b"
+_ADD: Final = re.compile(  # what is asked for, not what failed: "the top-up could not be created"
+    r"(?<!could not )(?<!cannot )(?<!failed to )(?<!unable to )(?<!the )(?<!a )(?<!your )(?<!this )"
+    r"\b(?:(?:add|buy|purchase)(?: \w{1,12}){0,3} (?:credits?|funds)\b|top[- ]?up\b|recharge\b)(?! (?:could|can|was|has|is|failed))"
 )
 _PASSES: Final = re.compile(
     r"try again (?:later|soon|shortly|in a)|retry (?:later|shortly|in a)|temporar|slow down|稍后|googleapis\.com"
@@ -147,6 +214,19 @@ def says_quota(words: str) -> bool:
     """Return whether words in lower case say that a quota is used up, be it for a moment."""
     words = _TAG.sub("", words[:_READ]) if "<" in words else words[:_READ]
     return bool(_WEAK_QUOTA.search(words))
+
+
+def says_day(words: str, *, refused: bool = True) -> bool:
+    """Return whether words in lower case say that a day, a week or a month is used up.
+
+    `refused`: the status does not say more than that; then the bounds of a key are why. A limit per minute in
+    the same breath is the one that passes: "exceeded: 10 per minute, 1000 per day".
+    """
+    words = words[:_READ]
+    if not any(name in words for name in _NAMED):  # nearly every text
+        return False
+    found = _DAY.search(words) or (_LIMITED_TO.search(words) if refused else None)
+    return found is not None and not _SHORT_UNIT.search(found.group())
 
 
 def passes(words: str) -> bool:

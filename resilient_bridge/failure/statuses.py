@@ -16,14 +16,15 @@ from .finding import Finding
 from .payloads import payload_finding
 from .provider_codes import (
     EXPIRED,
+    LARGE,
     MEMORY,
     PASSING,
     QUOTA,
     RATE,
     final_finding,
-    is_limited,
     is_out_of_memory,
     login_finding,
+    says_limited,
     usual_finding,
     with_message,
 )
@@ -62,11 +63,6 @@ _OF_A_CALL: Mapping[int, Finding] = {
     408: Finding(code="SYS_TIMEOUT", message="the server waited too long for the request"),
     499: Finding(code="SYS_UPSTREAM_REJECTED", message="cancelled by us"),
 }
-_LARGE: Final = Finding(
-    code="SYS_UPSTREAM_REJECTED",
-    message="request too large",
-    details={"reason": "request_too_large"},
-)
 _CATEGORIES: Mapping[int, Category] = {
     408: Category.TIMEOUT,
     421: Category.TRANSPORT,
@@ -122,7 +118,7 @@ def _by_status(status: int, *, upgrade: bool, waits: bool) -> Finding:
     if status in _OF_A_CALL and not upgrade:
         return _OF_A_CALL[status]
     if status == _TOO_LARGE and not upgrade and not waits:
-        return _LARGE
+        return LARGE
     if status >= _SERVER and is_passing(status):
         return Finding(code="SYS_UNAVAILABLE")
     code = "CONN_UPGRADE_REJECTED" if upgrade else "SYS_UPSTREAM_REJECTED"
@@ -187,12 +183,12 @@ def _changed_by(found: Finding, finding: Finding, override: bool | None) -> Find
 def _is_limit(content: ErrorBody, status: int, headers: object) -> bool:
     if status == _PAYMENT:  # of money, except where it says how soon it is over
         return (
-            is_limited((), content.words, content.waits, strictly=True)
+            says_limited((), content.words, content.waits, strictly=True)
             and content.waits is not None
         )
     if status == _FORBIDDEN:
-        return is_used_up(headers) or is_limited(content.names, content.words, content.waits)
-    return is_limited(content.names, content.words, content.waits, strictly=True)
+        return is_used_up(headers) or says_limited(content.names, content.words, content.waits)
+    return says_limited(content.names, content.words, content.waits, strictly=True)
 
 
 def lasting_finding(
@@ -228,7 +224,7 @@ def bare_finding(content: ErrorBody, unknown: Finding | None) -> Finding | None:
     if found is None:
         found = usual_finding(content.names) or (
             RATE
-            if is_limited((), content.words, content.waits)
+            if says_limited((), content.words, content.waits)
             else PASSING
             if content.passing
             else unknown

@@ -29,7 +29,7 @@ from .provider_codes import (
     RATE,
     REJECTED,
     bare_words_finding,
-    is_limited,
+    says_limited,
 )
 from .retry_after import wait_in_text
 from .rpc import error_object_finding, mapping_of
@@ -440,7 +440,7 @@ def _by_beginning(text: str, wait: float | None) -> Finding | None:
     if not (
         reasons - {""}
         or start.startswith("rpc error")
-        or any(is_limited([name], "") for name in names)
+        or any(says_limited([name], "") for name in names)
     ):
         return None
     found = bare_finding(

@@ -224,6 +224,7 @@ MISTAKES = [
     ("rb.testing.virtual_time().advance(1)", "with rb.testing.virtual_time() as clock:"),
     ("rb.named('httpx.ReadTimeout')", 'rb.named("httpx", "ReadTimeout")'),
     ("rb.BridgeError('boom')", "rb.BridgeError(rb.Failure.of('SYS_INTERNAL_ERROR', 'boom'))"),
+    ("rb.BridgeError('AUTH_INVALID_TOKEN')", "rb.BridgeError(rb.Failure.of('AUTH_INVALID_TOKEN', 'what happened'))"),
     ("rb.load('nowhere/nope.toml')", "create it with a first line"),
     ("rb.listen('x')", "with rb.listen(print):"),
 ]  # fmt: skip

@@ -294,7 +294,7 @@ def is_readable(client: object) -> bool:
     return hasattr(type(client), "__aiter__")
 
 
-def failure_of(cause: BaseException | None) -> Failure:
+def failure_that_ended(cause: BaseException | None) -> Failure:
     """Return the failure that ended a connection.
 
     A control-flow exception (such as a cancellation) is none, but the connection is lost.

@@ -25,7 +25,7 @@ from ...telemetry.hub import opened
 from ...transports.loop_guard import LoopGuard
 from ...world import current_world
 from ..sdk_errors import with_class_of
-from .connection import Connection, failure_of, is_readable
+from .connection import Connection, failure_that_ended, is_readable
 from .loss_rules import Losses
 
 
@@ -317,12 +317,12 @@ class LinkSupervisor:
             cause = connection.known_cause
             self._become(
                 BridgeState.BACKOFF,
-                "connection_lost" if cause is None else reason_of(failure_of(cause)),
+                "connection_lost" if cause is None else reason_of(failure_that_ended(cause)),
             )
         elif not connection.lost.done():
             connection.end(TimeoutError(f"no connection within {timeout:g} s"))
         await connection.closed()
-        return connection, failure_of(connection.cause)
+        return connection, failure_that_ended(connection.cause)
 
     async def _wait(self, seconds: float) -> None:
         self._retry_at = self.loop.time() + seconds
