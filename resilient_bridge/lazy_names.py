@@ -18,6 +18,7 @@ __all__ = [
     "doors",
     "found",
     "gathered",
+    "home_of",
     "lazily",
     "missing",
     "names_of",
@@ -40,6 +41,12 @@ def public(name: str) -> Any:
 def names_of(door: str) -> tuple[str, ...]:
     """Return the public names of a door, such as "stores"; of the top level for an empty text."""
     return tuple(import_module(f"{_PACKAGE}.{door}" if door else _PACKAGE).__all__)
+
+
+def home_of(name: str) -> str:
+    """Return where a name of the top level is made, without loading it; empty for other names."""
+    table: Mapping[str, str] = import_module(_PACKAGE)._NAMES  # noqa: SLF001 -- the table of this package
+    return next((home for home, listed in table.items() if name in listed.split()), "")
 
 
 def doors() -> list[str]:

@@ -57,7 +57,7 @@ REPLACED = {
     """                target, budget = outer.world.injected(function, binding), plan.budget
 """: """                target, budget = outer.world.injected(function, binding), plan.budget
                 if plan.thread_timeout is not None:
-                    target = run_in_thread(target, plan)
+                    target = run_in_thread(target, plan.thread_timeout, plan.name)
 """,
     """                                result = (
                                     function(*args, **kwargs) if kwargs else function(*args)
@@ -90,12 +90,9 @@ REPLACED = {
                     ending = exit_around""",
     "error = ending = again = None": "error = ending = stopped = again = None",
     "    finished_with,\n": "    finished_with,\n    let_go,\n",
-    "from .retry.pause import PAUSED\n": """from .results import settled
-from .retry.pause import PAUSED
-""",
-    "from .retry.refresh import refresh_lock\n": "from .retry.refresh import refresh, refresh_lock\n",
-    "from .repeats import (\n": """from .in_thread import run_in_thread
-from .repeats import (
+    "from .retry.coordination import PAUSED, pause_wait, refresh_lock\n": """from .results import settled
+from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
+from .timeout.guard import run_in_thread
 """,
     "from ..failure.what import matches_ended\n": """from ..failure.plain import PLAIN
 from ..failure.what import matches_ended

@@ -165,11 +165,18 @@ def permits(predicate: Callable[[Call], bool], call: Call) -> bool:
 
 
 def checked_bytes(passed: Mapping[str, int] | None, path: str) -> Mapping[str, int]:
-    """Return the most bytes of each argument, by name. ConfigError for one that is no count."""
-    for name, most in (passed or {}).items():
+    """Return the most bytes of each argument, by name.
+
+    ConfigError for what is no mapping, and for a bound that is no count.
+    """
+    if passed is None:
+        return {}
+    if not isinstance(cast("object", passed), Mapping):
+        raise config_error(path, "a mapping of argument names to bytes, or None", passed)
+    for name, most in passed.items():
         if not is_count(most):
             raise config_error(f"{path}[{name!r}]", "a number of bytes of at least 1", most)
-    return dict(passed or {})
+    return dict(passed)
 
 
 def named(

@@ -19,10 +19,10 @@ from ..values.fields import (
     flag,
     is_number,
     number,
-    one_of,
     optional,
     share,
     tuple_of,
+    word,
 )
 
 
@@ -68,7 +68,7 @@ class BudgetSettings(Value):
     """OpenViber's budget: `SpendBudget` with its words."""
 
     limit_usd: float = attrs.field(default=10.0, validator=number(least=0, above=True))
-    mode: Literal["soft", "hard"] = attrs.field(default="soft", validator=one_of("soft", "hard"))
+    mode: Literal["soft", "hard"] = attrs.field(default="soft", validator=word)
     warning_threshold: float = attrs.field(default=0.8, validator=share)
 
     def make(self) -> SpendBudget:

@@ -1,10 +1,10 @@
 """Retry, breaker and the other policies: composed, put around functions, or read as data.
 
-Each name loads when it is first used. There is a folder for each strategy, with its value, its
-state, and the layer that is entered and exited. `run/` is the engine; it does not depend on the
+Each name loads when it is first used. There is a folder for each sort of strategy, with its value,
+its state, and the layer that is entered and exited. `engine` is the loop; it does not depend on the
 internals of a strategy.
 
-Rule: decisions are pure (values, states, `decision`, `verdict`, `explanation`). The code with side
+Rule: decisions are pure (values, states, `decision`, `outcomes`, `explanation`). The code with side
 effects is small, and gets the time, random numbers and waits from the world.
 """
 
@@ -16,30 +16,30 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
-    from .attempt import Attempt as Attempt
-    from .attempt import current_attempt as current_attempt
-    from .breaker.handle import Circuit as Circuit
-    from .breaker.handle import circuit as circuit
-    from .breaker.handle import circuits as circuits
+    from .breaker.circuit import Circuit as Circuit
+    from .breaker.circuit import circuit as circuit
+    from .breaker.circuit import circuits as circuits
     from .breaker.value import Breaker as Breaker
-    from .bulkhead.value import Bulkhead as Bulkhead
+    from .current import Attempt as Attempt
+    from .current import current_attempt as current_attempt
     from .explanation import Explanation as Explanation
     from .fallback.value import Fallback as Fallback
     from .layer import Layer as Layer
+    from .limits.value import Bulkhead as Bulkhead
+    from .limits.value import RateLimit as RateLimit
     from .outcome import Outcome as Outcome
     from .outcome import capture as capture
     from .policy import Policy as Policy
     from .policy import Protected as Protected
-    from .rate_limit.value import RateLimit as RateLimit
     from .recommended import resilient as resilient
-    from .retry.budget import RetryBudget as RetryBudget
     from .retry.value import Retry as Retry
-    from .timeout.deadline import Deadline as Deadline
+    from .retry.value import RetryBudget as RetryBudget
+    from .timeout.value import Deadline as Deadline
     from .timeout.value import Timeout as Timeout
 
 _NAMES = {
-    "attempt": "Attempt",
-    "breaker.handle": "Circuit circuit circuits",
+    "breaker.circuit": "Circuit circuit circuits",
+    "current": "Attempt",
     "explanation": "Explanation",
     "outcome": "Outcome",
     "policy": "Protected",
@@ -47,19 +47,16 @@ _NAMES = {
 
 # Listed at the top level.
 _INSIDE = {
-    "attempt": "current_attempt",
     "breaker.value": "Breaker",
-    "bulkhead.value": "Bulkhead",
+    "current": "current_attempt",
     "fallback.value": "Fallback",
     "layer": "Layer",
+    "limits.value": "Bulkhead RateLimit",
     "outcome": "capture",
     "policy": "Policy",
-    "rate_limit.value": "RateLimit",
     "recommended": "resilient",
-    "retry.budget": "RetryBudget",
-    "retry.value": "Retry",
-    "timeout.deadline": "Deadline",
-    "timeout.value": "Timeout",
+    "retry.value": "Retry RetryBudget",
+    "timeout.value": "Deadline Timeout",
 }
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .explanation import Explanation
     from .frame import Form, Proofs
     from .layers import HasLayers
-    from .states import States
+    from .registry import States
 
 
 class Options(TypedDict, total=False):

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 from ..failure import config_error
 from ..transports.event_loop import running_loop
 from ..world import REAL
-from .attempt import Attempt
-from .direct_calls import loop_plan
+from .current import Attempt
 from .engine import refreshed
 from .engine_sync import refreshed_sync
 from .evidence import leave_function
 from .finished import block_finished
 from .frame import CURRENT, CallFrame, leave_context
+from .protect import loop_plan
 from .repeats import asked_of_all, decided, exit_layers, failure_of
-from .timeout.deadline import Deadline
+from .retry.coordination import pause_wait
 from .timeout.guard import bound
+from .timeout.value import Deadline
 from .tracing import TRACING, open_scope, within
 
 
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ..failure import Failure
-    from .direct_calls import Compiles
     from .guards import Wait
     from .plan import Plan
+    from .protect import Compiles
+    from .registry import States
     from .repeats import Repeats
-    from .states import States
     from .tracing import CallScope
 
 
@@ -235,7 +236,10 @@ class _Loop:
         for guard in plan.outer:
             if (wait := guard.enter(block)) is not None:
                 yield wait
-        if plan.pause.until and (wait := plan.pause_guard.enter(block)) is not None:
+        if (
+            plan.pause.until
+            and (wait := pause_wait(plan.pause, plan.matcher.retry, block)) is not None
+        ):
             yield wait
         for guard in plan.guards:
             if (wait := guard.enter(block)) is not None:

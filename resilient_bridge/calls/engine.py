@@ -60,8 +60,7 @@ from .repeats import (
     finished_with,
     returned,
 )
-from .retry.pause import PAUSED
-from .retry.refresh import refresh_lock
+from .retry.coordination import PAUSED, pause_wait, refresh_lock
 from .tracing import TRACING, traced
 
 
@@ -184,7 +183,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             try:
                                 if (
                                     plan.pause.until
-                                    and (wait := plan.pause_guard.enter(frame)) is not None
+                                    and (wait := pause_wait(plan.pause, plan.matcher.retry, frame))
+                                    is not None
                                 ):
                                     await wait.suspend()
                                 for guard in plan.guards:
@@ -353,7 +353,7 @@ async def _discarded(answer: Any) -> None:
 async def refreshed(repeats: Repeats, frame: CallFrame) -> None:
     """Run the `before` of the rule by which the call is repeated, unless another call has."""
     before: Any = repeats.before
-    lock = refresh_lock(repeats.plan.refresh_locks, repeats.rule)
+    lock = refresh_lock(repeats.plan.states, repeats.rule)
     done_before = lock.done
     async with lock.of_loop():
         if not lock.is_fresh(frame, done_before):

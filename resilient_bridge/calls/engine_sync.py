@@ -19,7 +19,6 @@ from .evidence import failure_in, keep_answer, proven
 from .fallback.ladder import chained, note_mistake, note_unreplaced, rungs_allowed, started
 from .finished import call_worked, rejected, tell_finished
 from .frame import CURRENT, ROOT, CallFrame, leave_context, outside_of
-from .in_thread import run_in_thread
 from .repeats import (
     after,
     asked_of_all,
@@ -34,8 +33,8 @@ from .repeats import (
     returned,
 )
 from .results import settled
-from .retry.pause import PAUSED
-from .retry.refresh import refresh, refresh_lock
+from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
+from .timeout.guard import run_in_thread
 from .tracing import TRACING, traced
 
 
@@ -115,7 +114,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), plan.budget
                 if plan.thread_timeout is not None:
-                    target = run_in_thread(target, plan)
+                    target = run_in_thread(target, plan.thread_timeout, plan.name)
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at
@@ -165,7 +164,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             try:
                                 if (
                                     plan.pause.until
-                                    and (wait := plan.pause_guard.enter(frame)) is not None
+                                    and (wait := pause_wait(plan.pause, plan.matcher.retry, frame))
+                                    is not None
                                 ):
                                     wait.block()
                                 for guard in plan.guards:
@@ -331,7 +331,7 @@ def _discarded(answer: Any) -> None:
 def refreshed_sync(repeats: Repeats, frame: CallFrame) -> None:
     """Run the `before` of the rule by which the call is repeated, unless another call has."""
     before: Any = repeats.before
-    lock = refresh_lock(repeats.plan.refresh_locks, repeats.rule)
+    lock = refresh_lock(repeats.plan.states, repeats.rule)
     done_before = lock.done
     with lock.of_threads:
         if not lock.is_fresh(frame, done_before):

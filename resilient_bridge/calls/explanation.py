@@ -15,15 +15,14 @@ from ..values.backoff import Backoff
 from .layer_order import harmful, only
 from .retry.decision import Matcher
 from .retry.value import Retry
-from .timeout.deadline import Deadline
-from .timeout.value import Timeout
+from .timeout.value import Deadline, Timeout
 
 
 if TYPE_CHECKING:
     from typing import Self
 
     from .layer import Layer
-    from .shared.ports import SharedState
+    from .shared import SharedState
 
 
 @attrs.frozen

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from .retry.value import Retry
-from .timeout.deadline import Deadline
-from .timeout.value import Timeout
+from .timeout.value import Deadline, Timeout
 
 
 if TYPE_CHECKING:

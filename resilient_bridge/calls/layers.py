@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from ..values.fields import refuse
-from .breaker.circuits import CIRCUITS
+from .breaker.circuit import CIRCUITS
 from .breaker.guard import BreakerGuard
 from .breaker.value import Breaker
-from .bulkhead.guard import BulkheadGuard
-from .bulkhead.state import BULKHEADS
-from .bulkhead.value import Bulkhead
-from .rate_limit.guard import RateGuard
-from .rate_limit.state import RATES
-from .rate_limit.value import RateLimit
-from .timeout.deadline import Deadline
+from .limits.guard import BulkheadGuard, RateGuard
+from .limits.state import BULKHEADS, RATES
+from .limits.value import Bulkhead, RateLimit
 from .timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
-from .timeout.value import Timeout
+from .timeout.value import Deadline, Timeout
 
 
 if TYPE_CHECKING:
@@ -27,8 +23,8 @@ if TYPE_CHECKING:
     from .frame import Form
     from .guards import Guard
     from .layer import Layer
-    from .shared.ports import SharedState
-    from .states import States
+    from .registry import States
+    from .shared import SharedState
 
     class HasLayers(Protocol):
         """The part of a Policy that a plan is made from."""

@@ -27,14 +27,16 @@ from ..failure.failure import OWN_LAYER
 from ..failure.record import note_once
 from ..failure.source_text import shown
 from ..telemetry.hub import HUB, say
-from ..transports.event_loop import running_loop
 from ..values.fields import as_seconds, is_number
-from .attempt import view_of
+from .current import view_of
 from .finished import rejected
 from .guards import Guard
+from .waits import Sleeps
 
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from .frame import CallFrame
     from .guards import Wait
     from .layer import Layer
@@ -80,7 +82,12 @@ class OwnGuard(Guard):
             raise DeadlineExceededError(
                 Failure.of("SYS_DEADLINE_EXCEEDED", text, executed=Executed.NO, proof=OWN_LAYER)
             )
-        return _OwnWait(self, attempt, view, seconds)
+        return Sleeps(self.name, attempt.world, self._waits(attempt, view, seconds))
+
+    def _waits(self, attempt: CallFrame, view: Any, seconds: float) -> Generator[float]:
+        """Yield the seconds; the layer is entered when they are over."""
+        yield seconds
+        attempt.own[self] = view
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         view = None if attempt.own is None else attempt.own.pop(self, None)
@@ -143,27 +150,3 @@ def _close(answer: Any) -> None:
     if isawaitable(answer):
         with suppress(Exception):
             answer.close()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
-
-
-class _OwnWait:
-    """The wait that a user's layer asks for."""
-
-    __slots__ = ("_attempt", "_guard", "_seconds", "_view")
-
-    def __init__(self, guard: OwnGuard, attempt: CallFrame, view: Any, seconds: float) -> None:
-        self._guard = guard
-        self._attempt = attempt
-        self._view = view
-        self._seconds = seconds
-
-    def block(self) -> None:
-        self._attempt.world.sleep(self._seconds)
-        self._entered()
-
-    async def suspend(self) -> None:
-        running_loop(self._guard.name)
-        await self._attempt.world.asleep(self._seconds)
-        self._entered()
-
-    def _entered(self) -> None:
-        self._attempt.own[self._guard] = self._view

@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..failure import BridgeError
 from ..failure.what import Named
-from .bulkhead.value import Bulkhead
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
 from .frame import Planned
 from .guards import CircuitAsked, Guard
 from .layer_order import only
 from .layers import Compiled, for_thread, guard_of
+from .limits.value import Bulkhead
 from .results import RESULTS
-from .retry.budgets import BUDGETS
+from .retry.coordination import BUDGETS, NO_PAUSE, pause_of
 from .retry.decision import Matcher, asks_result, sits_out_circuits
-from .retry.pause import NO_PAUSE, PauseGuard
 from .retry.value import Retry
-from .timeout.guard import TimeoutGuard
-from .timeout.timers import Timers
+from .timeout.guard import TimeoutGuard, Timers
 from .timeout.value import Timeout
 
 
@@ -33,10 +31,9 @@ if TYPE_CHECKING:
 
     from .frame import Form, Proofs
     from .layers import HasLayers
+    from .registry import States
     from .results import Reading
-    from .retry.refresh import RefreshLock
-    from .retry.shared_budget import SharedBudget
-    from .states import States
+    from .retry.coordination import SharedBudget
 
 
 NO_RETRY: Final = Matcher(Retry(attempts=1))
@@ -66,19 +63,17 @@ class Plan(Planned):
         "is_short",
         "key",
         "leave",
-        "logged",
         "matcher",
         "name",
         "named",
         "outer",
         "pause",
-        "pause_guard",
         "plain",
         "policy",
         "proofs",
         "reading",
-        "refresh_locks",
         "retry",
+        "states",
         "thread_timeout",
         "tokens",
     )
@@ -113,15 +108,13 @@ class Plan(Planned):
         if self.budget is not None and self.budget.is_shared:
             self.tokens = cast("SharedBudget", self.budget)
         self.thread_timeout: Timeout | None = None
-        self.refresh_locks: dict[int, RefreshLock] = {}
-        self.logged = states.logged
+        self.states = states
         self.held: tuple[Guard, ...] = ()
         before, around, inner = self._cut(policy, states, form)
-        self.pause = NO_PAUSE if self.retry is None else states.pause
+        self.pause = NO_PAUSE if self.retry is None else pause_of(states)
         circuits = (guard.circuit for guard in (*before, *around, *inner))
         states.current = next((circuit for circuit in circuits if circuit is not None), None)
         self.key = states.name if states.current is None else states.current.key
-        self.pause_guard = PauseGuard(self.pause, self.retry or NO_RETRY.retry)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
         exits = reversed(self.guards)

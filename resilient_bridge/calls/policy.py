@@ -29,7 +29,7 @@ from ..lazy_names import public
 from ..values.fields import check_flag, refuse, wants
 from .layer import Layer
 from .retry.value import Retry
-from .shared.ports import SharedState
+from .shared import SharedState
 
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from .blocks import Attempts
     from .explanation import Explanation
-    from .states import States
+    from .registry import States
 
     SettingsSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
     """A file (.toml, .json, .yaml), a dict, or None for the environment alone."""
@@ -347,7 +347,7 @@ class Policy(Layer):
 
     @property
     def compiled(self) -> dict[Any, Any]:
-        """What `call` and `attempts` have compiled, see `run.direct_calls`; an internal property."""
+        """What `call` and `attempts` have compiled, see `protect`; an internal property."""
         found = self._compiled
         if found is None:
             found = {}
@@ -357,7 +357,7 @@ class Policy(Layer):
     def own_states(self) -> States:
         """Return the state that `call` and `attempts` use; an internal method."""
         if not self._states:
-            from .states import States
+            from .registry import States
 
             self._states.append(States(self.name or "Policy", self.name))
         return self._states[0]
@@ -453,7 +453,7 @@ class PolicyDecorator:
             runner = policy.compiled.get(kind)
             if runner is not None and states.compiled_for is policy.layers:
                 return runner(function, args, kwargs)  # type: ignore[no-any-return]
-        from .direct_calls import keep, runner_for
+        from .protect import keep, runner_for
 
         name = self.name or policy.name
         runner = runner_for(policy, states, function, name=name, idempotent=self.idempotent)

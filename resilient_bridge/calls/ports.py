@@ -39,48 +39,49 @@ if TYPE_CHECKING:
     from .current import remaining as remaining
     from .current import repeat_within as repeat_within
     from .current import request_sent as request_sent
-    from .current import stream_broke as stream_broke
     from .frame import CallFrame as CallFrame
+    from .limits.state import RateState as RateState
     from .outcome import captured as captured
     from .policy import EnvironmentSource as EnvironmentSource
     from .policy import SettingsSource as SettingsSource
     from .protect import bind as bind
     from .protect import form_of as form_of
-    from .rate_limit.state import RateState as RateState
+    from .registry import States as States
     from .results import ANSWERS as ANSWERS
     from .results import RESULTS as RESULTS
     from .results import Reading as Reading
     from .results import failure_of_answer as failure_of_answer
     from .results import failure_of_result as failure_of_result
     from .results import settled as settled
-    from .retry.budgets import BUDGETS as BUDGETS
+    from .retry.coordination import BUDGETS as BUDGETS
     from .retry.unrepeated import tell_cut as tell_cut
-    from .states import States as States
+    from .stream_calls import stream_broke as stream_broke
+    from .stream_items import NO_LIMITS as NO_LIMITS
+    from .stream_items import StreamLimits as StreamLimits
+    from .stream_items import limits_of_call as limits_of_call
     from .timeout.guard import DeadlineGuard as DeadlineGuard
     from .timeout.guard import deadline_passed as deadline_passed
-    from .timeout.stream_limits import NO_LIMITS as NO_LIMITS
-    from .timeout.stream_limits import StreamLimits as StreamLimits
-    from .timeout.stream_limits import limits_of_call as limits_of_call
     from .tracing import start_tracing as start_tracing
     from .tracing import stop_tracing as stop_tracing
 
 _NAMES = {
+    ".binding": "Binding",
     ".breaker.state": "CircuitState",
-    ".current": "caller calls_for current_frame disprove enter_world failure_in_call frame_with_key"
-    " is_retried_around leave_call leave_world make_last never_again outside remaining"
-    " repeat_within request_sent stream_broke",
+    ".current": "caller calls_for current_frame disprove enter_world failure_in_call"
+    " frame_with_key is_retried_around leave_call leave_world make_last never_again"
+    " outside remaining repeat_within request_sent",
     ".frame": "CallFrame",
+    ".limits.state": "RateState",
     ".outcome": "captured",
     ".policy": "EnvironmentSource SettingsSource",
-    ".rate_limit.state": "RateState",
-    ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
-    ".retry.budgets": "BUDGETS",
-    ".retry.unrepeated": "tell_cut",
-    ".binding": "Binding",
     ".protect": "bind form_of",
-    ".states": "States",
+    ".registry": "States",
+    ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
+    ".retry.coordination": "BUDGETS",
+    ".retry.unrepeated": "tell_cut",
+    ".stream_calls": "stream_broke",
+    ".stream_items": "NO_LIMITS StreamLimits limits_of_call",
     ".timeout.guard": "DeadlineGuard deadline_passed",
-    ".timeout.stream_limits": "NO_LIMITS StreamLimits limits_of_call",
     ".tracing": "start_tracing stop_tracing",
 }
 

@@ -33,8 +33,8 @@ from ..telemetry.event import QUIET_WAIT
 from ..telemetry.hub import HUB
 from ..values.backoff import Backoff, as_wait
 from ..world import REAL
-from .attempt import ask_schedule
 from .conditions import wants_another
+from .current import ask_schedule
 from .evidence import (
     failure_in,
     keep,
@@ -47,7 +47,7 @@ from .evidence import (
 )
 from .finished import block_finished, call_ended, call_returned, rejected
 from .frame import ROOT, CallFrame, inside_of, largest_cap, report, retries_around
-from .retry.decision import Decision, Match, counter, decide, further_calls, rule_key
+from .retry.decision import Decision, Match, counter, decide, further_calls
 from .retry.unrepeated import log_unrepeated, why_unrepeated
 
 
@@ -79,7 +79,8 @@ def after(
     ends in (None: the result stays).
     """
     if error is not None:
-        error = exit_layers(plan.exits, frame, error)
+        if plan.exits:
+            error = exit_layers(plan.exits, frame, error)
         failure, is_asked_for = failure_of(plan, frame, error), False
     else:
         failure, is_asked_for = exit_answered(plan, first, frame, result)
@@ -265,7 +266,7 @@ class Repeats:
         self.requests = 0
         self.permission = ""
         self.is_repeatable = False  # whether the policy names the last failure
-        self.counts: dict[int | None, int] = {}  # by `rule_key`
+        self.counts: dict[int | None, int] = {}  # by `Match.counted_by`
         self.history: list[Failure] = []
         # By schedule (None: the general one): how often a wait was drawn from it, and the last one.
         self.drawn: dict[int | None, tuple[int, float | None]] = {}
@@ -339,7 +340,8 @@ class Repeats:
         if frame.failure is not None:
             frame.failure = changed(frame.failure, cause=None)
         self.calls += 1
-        report(self.first, self.calls)
+        if self.first.outer is not ROOT:
+            report(self.first, self.calls)
         if HUB.listening or _LOG.isEnabledFor(logging.INFO):
             emit(events.RetryRecovered(name=self.plan.name, attempt=frame.number))
 
@@ -358,22 +360,24 @@ class Repeats:
 
         Return why the call stops, None if it is repeated.
         """
-        self._note_end(error, result)
         plan, world = self.plan, frame.world
         self.current = None
         if frame.failure is not None:  # break the cycle between the attempt and its error
             frame.failure = changed(frame.failure, cause=None)
         if not frame.is_rejected:
             self.calls += 1
-        report(self.first, self.calls)
+        if self.first.outer is not ROOT:
+            report(self.first, self.calls)
         if failure.retry_after is None and (moment := number_in(failure, "retry_at")) is not None:
             # A Retry-After with a date, counted by our own clock.
             failure = changed(failure, retry_after=max(0.0, moment - world.wall()))
         if failure.retry_after is not None:
             plan.pause.heard(world, failure, self.retry)
-        found = plan.matcher.match(failure, is_asked_for=is_asked_for or self._is_asked_for())
-        self.is_repeatable, rule = found
-        self.rule, counted_by = rule, rule_key(counter(rule))
+        if plan.matcher.of_tenacity:
+            is_asked_for = self._ask_tenacity(error, result, is_asked_for=is_asked_for)
+        found = plan.matcher.match(failure, is_asked_for=is_asked_for)
+        self.is_repeatable, rule, counted_by = found
+        self.rule = rule
         inside = frame.inside
         self.counts[counted_by] = self.counts.get(counted_by, 0) + (
             1 if inside is None else max(1, inside.most)
@@ -400,12 +404,15 @@ class Repeats:
             emit(scheduled)
         return None
 
-    def _note_end(self, error: BaseException | None, result: object) -> None:
-        """Take note of how an attempt ended."""
-
-    def _is_asked_for(self) -> bool:
-        """Return whether a condition about more than the failure asks for another attempt."""
-        return False
+    def _ask_tenacity(
+        self,
+        error: BaseException | None,  # noqa: ARG002 -- of a Retry with its objects
+        result: object,  # noqa: ARG002
+        *,
+        is_asked_for: bool,
+    ) -> bool:
+        """Return whether tenacity's conditions, or something else, ask for another attempt."""
+        return is_asked_for
 
     def _decided(self, frame: CallFrame, failure: Failure, found: Match) -> Decision:
         recurred = (
@@ -422,16 +429,16 @@ class Repeats:
             elsewhere=self._failed_elsewhere() if self.around else 0,
             recurred=recurred,
             drawn=self._drawn(frame, failure) if found.is_repeatable else 0.0,
-            remaining=frame.remaining,
+            remaining=None if frame.deadline_at is None else frame.remaining,
             world=frame.world,
         )
         if decision.stop is None:
-            if self._recurses():
+            if self.rule is not None and self._recurses():
                 return Decision(0.0, "attempts")
             if frame.is_last:
                 return Decision(0.0, "not_retryable")
             next_at = frame.world.monotonic() + decision.wait
-            if self._comes_too_late(frame, next_at):
+            if frame.may_repeat_until is not None and self._comes_too_late(frame, next_at):
                 return Decision(0.0, "not_idempotent")
             for circuit in self.plan.circuits:
                 if circuit.rejects(next_at):
@@ -447,22 +454,17 @@ class Repeats:
         schedule = None if rule is None or rule.backoff is None else id(rule)
         backoff: Any = self.retry.backoff if schedule is None or rule is None else rule.backoff
         count, previous = self.drawn.get(schedule, (0, None))
-        wait = self._next_wait(backoff, count + 1, previous, frame, failure)
+        if isinstance(backoff, Backoff):
+            wait = backoff.next(count + 1, previous, frame.world.rng)
+        else:
+            wait = self._asked_wait(backoff, frame, failure)
         self.drawn[schedule] = count + 1, wait
         return wait
 
-    def _next_wait(
-        self,
-        backoff: Any,
-        number: int,
-        previous: float | None,
-        frame: CallFrame,
-        failure: Failure,
-    ) -> float:
-        """Return what a Backoff says, or a function of the attempt that has just failed."""
-        if isinstance(backoff, Backoff):
-            return backoff.next(number, previous, frame.world.rng)
-        return as_wait(ask_schedule(backoff, frame, failure))
+    def _asked_wait(self, backoff: Any, frame: CallFrame, failure: Failure) -> float:
+        """Return what a function of the attempt that has just failed says."""
+        wait: float = as_wait(ask_schedule(backoff, frame, failure))
+        return wait
 
     def _failed_elsewhere(self) -> int:
         # calls of this operation that finally failed in the same attempt of the outermost policy
@@ -471,7 +473,7 @@ class Repeats:
 
     def _recurses(self) -> bool:
         """Return whether the rule's own `before` makes this call: it must not refresh itself."""
-        around = None if self.rule is None else self.first.outer
+        around = self.first.outer
         while around is not None:
             if around.before_of is self.rule:
                 return True
@@ -490,20 +492,16 @@ class Repeats:
 
     def _stopped(self) -> Stopped | None:
         """Return why the call stops, after the budget was asked for a repeat; None if it goes on."""
-        budget = self.plan.budget
-        if self.decision.stop is None and budget is not None and not self._may_spend(budget):
-            self.decision = Decision(0.0, "budget")
-            rejected(self.plan.name, "budget", budget.key, self.history[-1])
+        budget, failure = self.plan.budget, self.history[-1]
+        # A rate limiter's answer is free: the service is up, and all calls share one pause.
+        if self.decision.stop is None and budget is not None and not is_limited(failure):
+            # Of a shared budget the answer was asked for beforehand, because it takes time.
+            token, self.first.token = self.first.token, None
+            now = self.first.world.monotonic()
+            if not (budget.spend(now) if token is None else token.is_granted):
+                self.decision = Decision(0.0, "budget")
+                rejected(self.plan.name, "budget", budget.key, failure)
         return self.decision.stop
-
-    def _may_spend(self, budget: Any) -> bool:
-        if is_limited(self.history[-1]):
-            return True  # a rate limiter answered: the service is up, and all calls share one pause
-        # Of a shared budget the answer was asked for beforehand, because it takes time.
-        token, self.first.token = self.first.token, None
-        if token is None:
-            return bool(budget.spend(self.first.world.monotonic()))
-        return bool(token.is_granted)
 
     # ---- the end --------------------------------------------------------------------------------
 
@@ -559,7 +557,7 @@ class Repeats:
                 error.add_note(note)
         self._tell(stop)
         if note and stop == "not_retryable" and self.calls == 1:
-            log_unrepeated(self.plan.logged, self.plan.name, error, note)
+            log_unrepeated(self.plan.states.logged, self.plan.name, error, note)
 
     def _ended(self, stop: Stopped) -> Failure:
         return ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
@@ -613,26 +611,20 @@ class _ByTenacity(Repeats):
         # No function and no arguments: they may hold secrets, and tenacity would show them.
         self.state = tenacity.RetryCallState(self.controller, None, (), {})
 
-    def _note_end(self, error: BaseException | None, result: object) -> None:
+    def _ask_tenacity(
+        self, error: BaseException | None, result: object, *, is_asked_for: bool
+    ) -> bool:
         if error is None:
             self.state.set_result(result)
         else:
             self.state.set_exception((type(error), error, error.__traceback__))
+        return is_asked_for or any(ask(what, self.state) for what in self.plan.matcher.theirs)
 
-    def _is_asked_for(self) -> bool:
-        return any(ask(what, self.state) for what in self.plan.matcher.theirs)
-
-    def _next_wait(
-        self,
-        backoff: Any,
-        number: int,
-        previous: float | None,
-        frame: CallFrame,
-        failure: Failure,
-    ) -> float:
+    def _asked_wait(self, backoff: Any, frame: CallFrame, failure: Failure) -> float:
         if is_tenacity(backoff, "wait_base"):
-            return as_wait(backoff(self.state))
-        return super()._next_wait(backoff, number, previous, frame, failure)
+            wait: float = as_wait(backoff(self.state))
+            return wait
+        return super()._asked_wait(backoff, frame, failure)
 
     def _stopped(self) -> Stopped | None:
         self.state.start_time = self.first.started
@@ -683,8 +675,7 @@ def asked_of_all(
     if not found.is_repeatable or not permission_for(plan, frame, failure):
         return None
     counts = {} if repeats is None else dict(repeats.counts)
-    counted_by = rule_key(counter(found.rule))
-    counts[counted_by] = counts.get(counted_by, 0) + 1
+    counts[found.counted_by] = counts.get(found.counted_by, 0) + 1
     recurred = 0 if repeats is None else sum(past.code == failure.code for past in repeats.history)
     cap = largest_cap(retry.attempts, retries_around(first))
     further = further_calls(plan.matcher, failure, found, counts, recurred, cap=cap)

@@ -3,7 +3,7 @@
 Rule: no item is handed out twice. Until the first one, a stream is a call like any other, with
 every layer. After it, a failure is raised as it is and reported to the circuit, and nothing is
 repeated. A Bulkhead keeps its permit until the stream ends, and a Deadline continues
-(`stream_limits`).
+(see `stream_items`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from .engine import protect_async
 from .engine_sync import protect_sync
 from .evidence import failure_in
 from .finished import stream_finished
-from .first_item import StartedStream, starting, starting_async
 from .frame import CURRENT, CallFrame
 from .frame import new_frame as begin_attempt
 from .repeats import exit_layers
-from .timeout.stream_limits import NO_LIMITS
+from .stream_items import NO_LIMITS, StartedStream, starting, starting_async
 from .tracing import open_scope, within
 
 
@@ -47,7 +46,7 @@ class _Stream:
         # The policy in force on the function now, for the whole of this stream.
         begin.policy = policy
         self.plan = binding.plan if binding.plan.policy is policy else binding.adopt(policy)
-        self.held = begin_held(self.plan)
+        self.held = _begin_held(self.plan)
         self.scope = None if self.held.world.is_disabled else open_scope(self.plan)
         self.opened: StartedStream | None = None
 
@@ -68,7 +67,7 @@ class _Stream:
     ) -> None:
         opened = self.opened
         if opened is not None and isinstance(error, Exception):
-            broken_off(self.plan, self.held, error)
+            _broken_off(self.plan, self.held, error)
         exit_layers(self.plan.held, self.held, None)
         if opened is not None:
             with within(self.scope):
@@ -158,13 +157,19 @@ def protect_async_stream(function: Callable[..., Any], binding: Binding) -> Call
     return stream
 
 
-def begin_held(plan: Plan) -> CallFrame:
+def _begin_held(plan: Plan) -> CallFrame:
     """Return the frame that holds what the layers lasting as long as the stream acquired."""
     around = CURRENT.get()
     return begin_attempt(plan, around, around.world, around.world.monotonic(), around.deadline_at)
 
 
-def broken_off(plan: Plan, held: CallFrame, error: Exception) -> None:
+def stream_broke(protected: Any, error: Exception) -> None:
+    """Report that a stream failed after the first item that the function `protected` had returned."""
+    plan = protected.__binding__.plan
+    _broken_off(plan, _begin_held(plan), error)
+
+
+def _broken_off(plan: Plan, held: CallFrame, error: Exception) -> None:
     """Report a failure after the first item to the circuit; note why nothing is repeated."""
     failure = failure_in(held, error)
     held.seen = None

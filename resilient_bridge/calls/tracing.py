@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..failure import config_error
 from ..telemetry.hub import say
-from .retry.pause import PAUSED, Pause
+from .retry.coordination import PAUSED, Pause
 
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ class HealthApp:
             ],
             "retry_budgets": [
                 {"key": redact(one.key, limit=100), "remaining": round(one.remaining(now), 3)}
-                for one in BUDGETS.all()[:_MOST]
+                for one in BUDGETS.named()[:_MOST]
             ],
             "spend_budgets": _spend_budgets(),
             "alerts": [{"rule": rule, "level": level} for rule, level in standing_alerts()],

@@ -1,7 +1,24 @@
-"""What a failure is: its vocabulary, its exceptions, what is secret in it, and `classify`.
+"""What a failure is, how an error or an answer becomes one, and what is secret in it.
 
-Each name loads when it is first used. Rule: it imports no other room but the world's clock, does no I/O,
-imports no library in order to recognise its errors, and everything that it shows has been redacted.
+Where to read, from what everybody uses to what is loaded late:
+
+- `vocabulary`: the codes, a row each, and the words that describe a failure; `failure`: the record;
+  `exceptions`: the errors that carry one; `record`: what is stored on an exception.
+- `classifier`: `classify`, the door. Behind it `lookup` takes an error (a chain, a group, a text),
+  `answers` a response or a result, `registry` adds what users teach, and `finding` has a verdict and
+  finds the rows of a class.
+- The rows, loaded with the first error of a library: `system`, `http_clients`, `sdks`, `services`,
+  `answers`, `exits`. What they read: `statuses` and `retry_after`, `closes`, `rpc`, `payloads`,
+  `texts`, and for every body `bodies`, `provider_codes` (names) and `sentences` (words).
+- `what`: the matcher of rules, Retry, Breaker and registrations.
+- `redaction` makes text safe with `secret_values`, `secret_fields`, `secret_near`, `secret_commands`
+  and `secret_shapes`.
+- `teaching` has the hooks of errors that say what to write; `mistakes`, `wrong_values`,
+  `wrong_names` and `foreign_words` know it.
+
+Each name loads when it is first used. Rule: it imports no other room but the world's clock, does no
+I/O, imports no library in order to recognise its errors, and everything that it shows has been
+redacted.
 """
 
 from __future__ import annotations
@@ -44,7 +61,6 @@ if TYPE_CHECKING:
     from .exceptions import ThrottledError as ThrottledError
     from .exceptions import config_error as config_error
     from .exceptions import config_errors as config_errors
-    from .exceptions import error_class as error_class
     from .exceptions import error_for as error_for
     from .exceptions import stays_here as stays_here
     from .exits import exit_finding as exit_finding
@@ -54,7 +70,6 @@ if TYPE_CHECKING:
     from .failure import Stopped as Stopped
     from .failure import changed as changed
     from .failure import is_limited as is_limited
-    from .failure import is_timeout as is_timeout
     from .failure import model_report as model_report
     from .failure import model_type as model_type
     from .failure import number_in as number_in
@@ -69,20 +84,15 @@ if TYPE_CHECKING:
     from .redaction import READ as READ
     from .redaction import class_name as class_name
     from .redaction import holds_secret as holds_secret
-    from .redaction import raw_text as raw_text
     from .redaction import redact as redact
     from .redaction import redact_lines as redact_lines
     from .redaction import redact_value as redact_value
     from .redaction import text_of as text_of
     from .registry import Registration as Registration
     from .retry_after import parse_retry_after as parse_retry_after
-    from .rpc import CATEGORY_CODES as CATEGORY_CODES
-    from .rpc import OWN_DETAILS as OWN_DETAILS
     from .rpc import RPC_CODES as RPC_CODES
-    from .rpc import SESSION_UNKNOWN as SESSION_UNKNOWN
     from .rpc import error_object_finding as error_object_finding
     from .rpc import is_count as is_count
-    from .rpc import is_our_code as is_our_code
     from .rpc import mapping_of as mapping_of
     from .rpc import severity_in as severity_in
     from .secret_values import MASK as MASK
@@ -93,16 +103,13 @@ if TYPE_CHECKING:
     from .texts import text_finding as text_finding
     from .vocabulary import CODES as CODES
     from .vocabulary import MCP_CODES as MCP_CODES
-    from .vocabulary import OWN_CODES as OWN_CODES
     from .vocabulary import PREFIXES as PREFIXES
     from .vocabulary import Category as Category
-    from .vocabulary import CodeInfo as CodeInfo
     from .vocabulary import Executed as Executed
     from .vocabulary import Kind as Kind
     from .vocabulary import Severity as Severity
     from .vocabulary import code_info as code_info
     from .vocabulary import is_known_code as is_known_code
-    from .vocabulary import near_code as near_code
     from .what import matches as matches
     from .what import named as named
     from .what import names_class as names_class
@@ -110,18 +117,18 @@ if TYPE_CHECKING:
 _NAMES = {
     "classifier": "answered_failure classify classify_close classify_error_payload failure_or_none",
     "closes": "By",
-    "finding": "rule_for",
-    "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError error_class error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
+    "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
-    "failure": "changed Failure is_limited is_timeout model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
+    "failure": "changed Failure is_limited model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
+    "finding": "rule_for",
     "record": "attach ended OWN_WORDS Record record_of",
-    "redaction": "class_name holds_secret raw_text READ redact redact_lines redact_value text_of",
+    "redaction": "class_name holds_secret READ redact redact_lines redact_value text_of",
     "registry": "Registration",
     "retry_after": "parse_retry_after",
-    "rpc": "CATEGORY_CODES error_object_finding is_count is_our_code mapping_of OWN_DETAILS RPC_CODES SESSION_UNKNOWN severity_in",
+    "rpc": "error_object_finding is_count mapping_of RPC_CODES severity_in",
     "secret_values": "has_mix hides is_sensitive MASK sends_secret",
     "texts": "text_finding",
-    "vocabulary": "Category code_info CodeInfo CODES Executed is_known_code Kind MCP_CODES near_code OWN_CODES PREFIXES Severity",
+    "vocabulary": "Category code_info CODES Executed is_known_code Kind MCP_CODES PREFIXES Severity",
     "what": "matches named names_class",
 }
 

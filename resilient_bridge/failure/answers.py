@@ -27,7 +27,7 @@ _BESIDE_A_CODE: Final = frozenset({"message", "error", "errors", "violations", "
 _RESERVED: Final = range(-32768, -31999)  # JSON-RPC keeps these numbers for errors
 
 
-def rpc_finding(error: object) -> Finding:
+def _rpc_finding(error: object) -> Finding:
     """Return the verdict on a JSON-RPC error object, or on the answer around it."""
     reported = error_object_finding(error)
     named = mapping_of(
@@ -40,16 +40,16 @@ def rpc_finding(error: object) -> Finding:
     return reported
 
 
-def answer_finding(answer: Mapping[object, Any]) -> Finding | None:
+def _answer_finding(answer: Mapping[object, Any]) -> Finding | None:
     """Return the verdict on a decoded answer.
 
     That is a JSON-RPC error or an MCP result with `isError`; None for anything else.
     """
     if "jsonrpc" in answer and isinstance(answer.get("error"), Mapping):
-        return rpc_finding(answer["error"])
+        return _rpc_finding(answer["error"])
     code = answer.get("code")
     if isinstance(code, int) and code in _RESERVED and isinstance(answer.get("message"), str):
-        return rpc_finding(answer)
+        return _rpc_finding(answer)
     if answer.get("isError") is True or answer.get("is_error") is True:
         structured = answer.get("structuredContent", answer.get("structured_content"))
         return tool_finding(answer.get("content"), structured)
@@ -122,11 +122,11 @@ def _error_finding(fields: Mapping[object, Any]) -> Finding | None:
         fields = mapping_of(inner) or fields
     code = fields.get("code")
     if isinstance(code, int):
-        return rpc_finding(fields)
+        return _rpc_finding(fields)
     if (report := report_finding(fields)) is not None:
         return report
     if fields.get("type") in Category.__members__ and isinstance(fields.get("retryable"), bool):
-        return rpc_finding({"message": fields.get("message"), "data": fields})
+        return _rpc_finding({"message": fields.get("message"), "data": fields})
     return payload_finding(fields, unknown=None)
 
 
@@ -142,15 +142,15 @@ def _text_of(content: object) -> str:
     return ""
 
 
-def error_answer(answer: Any) -> Finding:
+def _error_answer(answer: Any) -> Finding:
     """Return the verdict on mcp's error answer (JSONRPCError), or on the error raised for one."""
     inner = answer.error
-    return rpc_finding(
+    return _rpc_finding(
         {"code": inner.code, "message": inner.message, "data": getattr(inner, "data", None)}
     )
 
 
-def result_answer(answer: Any) -> Finding | None:
+def _result_answer(answer: Any) -> Finding | None:
     """Return the verdict on mcp's own tool result, None when it is a success."""
     if (
         getattr(answer, "is_error", None) is not True
@@ -173,8 +173,8 @@ _LOGIN = Finding(code="AUTH_REFRESH_FAILED", message="authorization not obtained
 
 ROWS: Final = Rows(
     {
-        ("mcp", "MCPError"): error_answer,
-        ("mcp", "McpError"): error_answer,
+        ("mcp", "MCPError"): _error_answer,
+        ("mcp", "McpError"): _error_answer,
         ("mcp", "StreamableHTTPError"): _LOST,
         ("mcp", "SubscriptionLost"): _LOST,
         ("mcp", "OAuthFlowError"): _LOGIN,
@@ -204,9 +204,9 @@ _READERS: Final[Mapping[Key, _Reader]] = {
     ("urllib3", "BaseHTTPResponse"): answer_status,
     ("aiohttp", "ClientResponse"): answer_status,
     ("resilient_bridge", "AnswerView"): answer_status,  # our attribute on a ClientResponse
-    **{(package, "CallToolResult"): result_answer for package in ("mcp", "mcp_types", "fastmcp")},
-    ("fastmcp", "ToolResult"): result_answer,
-    **{(package, "JSONRPCError"): error_answer for package in ("mcp", "mcp_types")},
+    **{(package, "CallToolResult"): _result_answer for package in ("mcp", "mcp_types", "fastmcp")},
+    ("fastmcp", "ToolResult"): _result_answer,
+    **{(package, "JSONRPCError"): _error_answer for package in ("mcp", "mcp_types")},
     ("resilient_bridge", "Outcome"): lambda outcome: outcome.failure,
 }
 
@@ -229,7 +229,7 @@ def answer_failure(answer: object, *, of_server: bool) -> Failure | None:
 def _find(answer: object, *, of_server: bool) -> Finding | Failure | None:
     known = dispatch(type(answer))  # not isinstance: it would read the answer's __class__
     if issubclass(type(answer), Mapping):
-        return answer_finding(cast("Mapping[object, Any]", answer)) if of_server else None
+        return _answer_finding(cast("Mapping[object, Any]", answer)) if of_server else None
     read = next((read for key, read in _READERS.items() if key in known.keys), None)
     return None if read is None else read(answer)
 

@@ -56,7 +56,7 @@ def errno_name(number: int) -> str:
 # ---- advice that a person can follow ----------------------------------------------------------------
 
 
-ERRNO_HINTS: Mapping[str, tuple[str, ...]] = {
+_ERRNO_HINTS: Mapping[str, tuple[str, ...]] = {
     "ECONNREFUSED": (
         "check the port",
         "check that the server is running: `ps aux | grep <its name>`",
@@ -94,4 +94,4 @@ ERRNO_HINTS: Mapping[str, tuple[str, ...]] = {
 
 def hints(name: str) -> tuple[str, ...]:
     """Return the advice for an errno's name; none if there is none."""
-    return ERRNO_HINTS.get(name, ())
+    return _ERRNO_HINTS.get(name, ())

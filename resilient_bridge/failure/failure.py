@@ -33,26 +33,26 @@ from .redaction import (
 from .vocabulary import CODES, MCP_CODES, Category, Executed, Kind, Severity, code_info
 
 
-PERMISSION: Final[Mapping[str, tuple[object, ...]]] = {
+_PERMISSION: Final[Mapping[str, tuple[object, ...]]] = {
     "errno": (errno.EACCES, errno.EPERM),
     "exit_code": (126, 77),
     "http_status": (403,),
     "reason": ("permission_denied",),
     "error": ("PermissionError",),  # raised by tools with a text alone, without errno
 }
-NOT_FOUND: Final[Mapping[str, tuple[object, ...]]] = {
+_NOT_FOUND: Final[Mapping[str, tuple[object, ...]]] = {
     "errno": (errno.ENOENT,),
     "exit_code": (127,),
     "http_status": (404, 410),
     "reason": ("not_found",),
     "error": ("FileNotFoundError",),
 }
-REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
+_REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
     "rpc_code": (-32602,),
     "http_status": (422,),
     "error": ("ValidationError",),  # pydantic's, jsonschema's, marshmallow's
 }
-INVALID: Final = frozenset(
+_INVALID: Final = frozenset(
     {
         "PROTO_INVALID_MESSAGE",
         "HOOK_VALIDATION_FAILED",
@@ -71,7 +71,7 @@ _UNDECIDED: Final = frozenset(
 _REFUSALS: Final = frozenset({-32600, -32602, -32042})
 
 
-def shows(details: Mapping[str, Any], signs: Mapping[str, tuple[object, ...]]) -> bool:
+def _shows(details: Mapping[str, Any], signs: Mapping[str, tuple[object, ...]]) -> bool:
     """Return whether a detail is one of these signs.
 
     Of a text only the part before the colon counts.
@@ -83,7 +83,7 @@ def shows(details: Mapping[str, Any], signs: Mapping[str, tuple[object, ...]]) -
     return False
 
 
-def ran_text(executed: Executed, details: Mapping[str, Any]) -> str:
+def _ran_text(executed: Executed, details: Mapping[str, Any]) -> str:
     """Return, as text for a person, whether the call ran.
 
     It names a refusal by the server and the number of requests sent.
@@ -254,7 +254,7 @@ class Failure:
             again = "repeated because the policy names it"
         lines = [
             str(self),
-            f"{self.code}, {self.severity}: {again}; {ran_text(self.executed, self.details)}; {session}",
+            f"{self.code}, {self.severity}: {again}; {_ran_text(self.executed, self.details)}; {session}",
         ]
         lines += [
             f"{key}: {_brief(value)}"
@@ -477,14 +477,14 @@ def model_type(failure: Failure) -> str:
     ):
         return "context_overflow"
     # A missing file and a command without permission are SYS_CONFIG_INVALID as well: their numbers decide.
-    if failure.category is Category.AUTH or shows(failure.details, PERMISSION):
+    if failure.category is Category.AUTH or _shows(failure.details, _PERMISSION):
         return "permission"
-    if failure.code in {"SESS_NOT_FOUND", "TOOL_NOT_FOUND"} or shows(failure.details, NOT_FOUND):
+    if failure.code in {"SESS_NOT_FOUND", "TOOL_NOT_FOUND"} or _shows(failure.details, _NOT_FOUND):
         return "not_found"
     is_invalid = (
-        failure.code in INVALID
+        failure.code in _INVALID
         or failure.details.get("violations")
-        or shows(failure.details, REFUSED)
+        or _shows(failure.details, _REFUSED)
     )
     return "validation" if is_invalid else "unknown"
 

@@ -116,9 +116,9 @@ Rules: TypeAlias = Mapping[Key, Finding | Reader]
 """What errors of each class mean."""
 
 
-def wrong_setting(message: str, executed: Executed | None = None) -> Finding:
+def wrong_setting(message: str) -> Finding:
     """Return the verdict on a setting that a library refuses."""
-    return Finding(code="SYS_CONFIG_INVALID", message=message, executed=executed)
+    return Finding(code="SYS_CONFIG_INVALID", message=message)
 
 
 def chain_of(error: BaseException, most: int) -> Iterator[BaseException]:

@@ -496,6 +496,17 @@ EXAMPLES: Final[Mapping[str, str]] = {
 OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "RateLimit.calls": "10",
     "Backoff.constant.seconds": "2",
+    "Backoff.steps.seconds": "1, 2, 5",
+    "BridgePolicy.idempotent": '("search",)',
+    "Dialect.answers": "False",
+    "Dialect.error": '"error"',
+    "Dialect.replay": '"replay"',
+    "Inbox.max_bytes": "8_388_608",
+    "Inbox.overflow": '"resync"',
+    "Outbox.max_bytes": "8_388_608",
+    "Replay.max_bytes": "8_388_608",
+    "Toolbox.idempotent": '("search",)',
+    "Toolbox.max_bytes": "8_388_608",
     "Deadline.seconds": "60",
     "RedisStore.url": '"redis://localhost:6379/0"',
     "RedisState.url": '"redis://localhost:6379/0"',
@@ -514,10 +525,18 @@ OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "named.name": '"ReadTimeout"',
     "Commands.timeouts": "(10,)",
     "Daemon.command": '"server"',
-    "Sidecar.command": '"npx"',
+    "Sidecar.command": '("npx", "-y", "server")',
+    "Sidecar.idempotent": '("search",)',
+    "Sidecar.env": '{"LOG_LEVEL": "debug"}',
     "capture.function": "search",
 }
 """The same where the argument's name means something else."""
+
+
+def example(owner: str, name: str) -> str:
+    """Return a value for an argument, as one writes it."""
+    return OWN_EXAMPLES.get(f"{owner}.{name}") or EXAMPLES.get(name, "...")
+
 
 WHOLE: Final[Mapping[str, str]] = {
     "Backoff": EXAMPLES["backoff"],

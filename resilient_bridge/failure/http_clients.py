@@ -97,7 +97,7 @@ def _remote_protocol(error: BaseException) -> Finding:
 
 
 def _status(error: Any) -> Finding:
-    return response_finding(error.response)
+    return _response_finding(error.response)
 
 
 def _upgrade(error: Any) -> Finding:
@@ -161,20 +161,16 @@ _HTTPX: Rules = {
 # ---- requests, urllib3, aiohttp ---------------------------------------------------------------------
 
 
-_MAYBE: Final = Executed.MAYBE
-
-_FAILED: Final = Finding(code="CONN_UNREACHABLE", message="connection failed", executed=_MAYBE)
+_FAILED: Final = Finding(code="CONN_UNREACHABLE", message="connection failed")
 _TIMED_OUT: Final = Finding(
     code="CONN_TIMEOUT",
     message="timed out",
-    executed=_MAYBE,
     suggestions=("allow more time, or ask for less at once",),
 )
-_LATE: Final = Finding(code="CONN_TIMEOUT", executed=_MAYBE)
+_LATE: Final = Finding(code="CONN_TIMEOUT")
 _NO_JSON: Final = Finding(
     code="PROTO_INVALID_MESSAGE",
     message="answer is not what was asked for",
-    executed=_MAYBE,
     suggestions=("read the answer as text: it may be an error page",),
 )
 _WRONG_STATE: Final = Finding(code="SYS_INTERNAL_ERROR", message="client used in the wrong state")
@@ -189,12 +185,12 @@ def answer_status(answer: Any) -> Finding | None:
     if not isinstance(status, int) or isinstance(status, bool):
         return None
     if status >= 400:
-        return response_finding(answer)
+        return _response_finding(answer)
     body = body_of(answer)
     return None if body is None else hidden_finding(body, answer.headers)
 
 
-def response_finding(answer: Any) -> Finding:
+def _response_finding(answer: Any) -> Finding:
     """Return the verdict on a response without success, whatever its status is.
 
     After a redirect it proves nothing about the requests before it.
@@ -237,7 +233,7 @@ def carried_finding(error: Any) -> Finding | None:
             body is None and not callable(getattr(headers, "get", None))
         ):
             return None
-    return status_finding(status, headers, body).evolve(executed=_MAYBE, proof="")
+    return status_finding(status, headers, body).evolve(executed=Executed.MAYBE, proof="")
 
 
 def _is_failure(status: object) -> TypeGuard[int]:
@@ -255,7 +251,9 @@ def _raised_status(error: Any) -> Finding | None:
 def _connection(error: BaseException) -> Finding:
     """The rule without a known error below (raised by hand, or unpickled): the text may help."""
     found = text_finding(own_words(error, "requests", "urllib3", "aiohttp"))
-    return _FAILED if found is None else found.evolve(category=None, executed=_MAYBE, proof="")
+    return (
+        _FAILED if found is None else found.evolve(category=None, executed=Executed.MAYBE, proof="")
+    )
 
 
 def _status_in_words(error: BaseException) -> Finding | None:
@@ -289,9 +287,7 @@ def _proxy_answer(error: Any) -> Finding:
 
 def _aiohttp_upgrade(error: Any) -> Finding:
     if error.status < 400:
-        return Finding(
-            code="PROTO_VIOLATION", message="websocket handshake not valid", executed=_MAYBE
-        )
+        return Finding(code="PROTO_VIOLATION", message="websocket handshake not valid")
     return status_finding(error.status, error.headers, upgrade=True)
 
 
@@ -315,11 +311,11 @@ _REQUESTS: Mapping[str, Any] = {
         suggestions=("correct the values it names",),
     ),
     "TooManyRedirects": _REDIRECTS,
-    "InvalidProxyURL": wrong_setting("proxy url not valid", _MAYBE),
-    "InvalidURL": wrong_setting("url not valid", _MAYBE),
-    "MissingSchema": wrong_setting("url without http:// or https://", _MAYBE),
-    "InvalidSchema": wrong_setting("url without http:// or https://", _MAYBE),
-    "InvalidHeader": wrong_setting("header not valid", _MAYBE),
+    "InvalidProxyURL": wrong_setting("proxy url not valid"),
+    "InvalidURL": wrong_setting("url not valid"),
+    "MissingSchema": wrong_setting("url without http:// or https://"),
+    "InvalidSchema": wrong_setting("url without http:// or https://"),
+    "InvalidHeader": wrong_setting("header not valid"),
     "StreamConsumedError": _WRONG_STATE,
     "UnrewindableBodyError": _WRONG_STATE,
 }
@@ -334,7 +330,7 @@ _URLLIB3: Mapping[str, Any] = {
     "SSLError": _connection,
     "ProxyError": _connection,
     "DecodeError": _BAD_ANSWER,
-    "LocationValueError": wrong_setting("url not valid", _MAYBE),
+    "LocationValueError": wrong_setting("url not valid"),
     "ClosedPoolError": _WRONG_STATE,
 }
 _AIOHTTP: Mapping[str, Any] = {
@@ -349,8 +345,8 @@ _AIOHTTP: Mapping[str, Any] = {
     "ServerDisconnectedError": _LOST,
     "ClientConnectorError": _connection,
     "ClientPayloadError": _LOST,
-    "InvalidURL": wrong_setting("url not valid", _MAYBE),
-    "NonHttpUrlClientError": wrong_setting("url without http:// or https://", _MAYBE),
+    "InvalidURL": wrong_setting("url not valid"),
+    "NonHttpUrlClientError": wrong_setting("url without http:// or https://"),
 }
 _OTHERS: Rules = {
     **{("requests", name): rule for name, rule in _REQUESTS.items()},

@@ -19,7 +19,8 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 from ..lazy_names import address, found, names_of, public
-from .foreign_words import ARGUMENTS, EXAMPLES, OWN_EXAMPLES, POSITIONS, WHOLE
+from .accepted_lines import accepted_line
+from .foreign_words import ARGUMENTS, EXAMPLES, POSITIONS, WHOLE, example
 from .secret_values import is_sensitive
 from .source_text import shown
 from .vocabulary import Category, Kind
@@ -366,7 +367,7 @@ def wrong_call(
         own = args[1:] if is_bound else args
         wanted = "the arguments of the line" if args or not is_bound else "an object of the class"
         call.note("", wanted, None, ", ".join(map(code, own)) or "none")
-    return _as_mistake(call)
+    return _as_mistake(call, [*(args[1:] if is_bound else args), *kwargs.values()])
 
 
 def _one(field: str, wanted: str, got: str, write: str) -> Mistake:
@@ -418,6 +419,7 @@ def wrong_field(value: Any, name: str, passed: object, known: list[str]) -> Mist
     written = call.line().removeprefix(f"{spelled(owner)}(")
     variable = "policy" if owner in {"Policy", "BridgePolicy"} else owner.lower()
     write = f"{variable}.evolve({written}" if written != ")" else ""
+    write = accepted_line(write, {variable: value, code(passed): passed}) if write else ""
     return _one(f"{owner}.evolve", f"a field: {', '.join(known)}", repr(name), write)
 
 
@@ -556,12 +558,13 @@ def _read_missing(call: _Call) -> None:
         call.note(name, name, None, f"no {name}")
 
 
-def _as_mistake(call: _Call) -> Mistake:
-    line = call.line()
+def _as_mistake(call: _Call, received: list[object]) -> Mistake:
+    line = accepted_line(call.line(), {call.code(value): value for value in received})
     wanted, got = (", ".join(dict.fromkeys(each)) for each in (call.wanted, call.got))
-    rows = tuple({**row, "write": line} for row in call.wrong)
+    rows = tuple({**row, "write": line} if line else row for row in call.wrong)
     owner = "@policy" if call.owner == "Policy.__call__" else call.owner
-    return Mistake(f"{owner}: wanted {wanted}, got {got}; write {line}", rows)
+    text = f"{owner}: wanted {wanted}, got {got}"
+    return Mistake(f"{text}; write {line}" if line else text, rows)
 
 
 def meaning_of(owner: str, word: str, known: Iterable[str]) -> str:
@@ -581,13 +584,13 @@ def meaning_of(owner: str, word: str, known: Iterable[str]) -> str:
     return "" if not near else near[0] if near[0] in known else table[near[0]]
 
 
-def required_of(owner: str, function: Callable[..., Any]) -> str:
-    """Return the arguments that a callable needs, each with an example."""
+def required_of(owner: str, function: Callable[..., Any], without: str = "") -> str:
+    """Return the arguments that a callable needs, each with an example; one of them left out."""
     try:
         found = [
             each
             for name, each in signature(function).parameters.items()
-            if name not in {"self", "cls"}
+            if name not in {"self", "cls", without}
         ]
     except (TypeError, ValueError):
         return ""
@@ -604,11 +607,6 @@ def required_of(owner: str, function: Callable[..., Any]) -> str:
         for each in needed
     )
     return ", ".join(texts)
-
-
-def example(owner: str, name: str) -> str:
-    """Return a value for an argument, as one writes it."""
-    return OWN_EXAMPLES.get(f"{owner}.{name}") or EXAMPLES.get(name, "...")
 
 
 _PROGRAMS: Final = frozenset({"stdio", "Daemon", "Sidecar"})

@@ -62,7 +62,7 @@ _MODEL: Final = _lasting(
     "model_not_found", "model not found", "check the model's name, and that the key may use it"
 )
 _CARD: Final = _lasting("card_declined", "card declined", "ask the customer for another card")
-BAD_KEY: Final = Finding(
+_BAD_KEY: Final = Finding(
     code="AUTH_INVALID_TOKEN",
     message="api key not accepted",
     suggestions=("fix the api key: it is wrong, revoked or of another account",),
@@ -325,7 +325,7 @@ def final_finding(
             return CONTEXT
     if "notfound" in keys and _OF_A_MODEL.fullmatch(words):
         return _MODEL
-    found = words_finding(words, waits=wait is not None, of_google="resourceexhausted" in keys)
+    found = _words_finding(words, waits=wait is not None, of_google="resourceexhausted" in keys)
     if asked is not None and words.strip() == _WHOLE:
         found = None  # it says when it lets this through
     shortest = min(
@@ -353,7 +353,7 @@ def _made_of(
     return _MODEL if is_model and (status is None or status < 500) else None
 
 
-def words_finding(words: str, *, waits: bool = False, of_google: bool = False) -> Finding | None:
+def _words_finding(words: str, *, waits: bool = False, of_google: bool = False) -> Finding | None:
     """Return the final verdict of words alone, in lower case; None for others."""
     for finding, pattern in _WORDS:
         match = pattern.search(words)
@@ -374,7 +374,7 @@ def bare_words_finding(words: str, wait: float | None) -> Finding | None:
         or "resourceexhausted" in words
         or "quota exceeded for metric" in words
     )
-    found = words_finding(words, waits=wait is not None, of_google=of_google)
+    found = _words_finding(words, waits=wait is not None, of_google=of_google)
     if found is not None:
         return found
     if says_money(words, bare=True):
@@ -404,7 +404,7 @@ def login_finding(names: Iterable[str], words: str) -> Finding | None:
     if "expired" in words and "key expired" not in words:
         return None
     if any(key in _KEYS for key in keys) or _KEY_WORDS.search(words):
-        return BAD_KEY
+        return _BAD_KEY
     return next(
         (
             found

@@ -35,12 +35,8 @@ _VALIDATION: Final = Finding(
     executed=Executed.YES,
     suggestions=("update the sdk, and check that the base url is the provider's",),
 )
-_CONNECTION: Final = Finding(
-    code="CONN_UNREACHABLE", message="connection to the provider failed", executed=Executed.MAYBE
-)
-_TIMEOUT: Final = Finding(
-    code="CONN_TIMEOUT", message="provider did not answer in time", executed=Executed.MAYBE
-)
+_CONNECTION: Final = Finding(code="CONN_UNREACHABLE", message="connection to the provider failed")
+_TIMEOUT: Final = Finding(code="CONN_TIMEOUT", message="provider did not answer in time")
 _MISSING: Final = ("credentials", "api_key", "api key", "must be set")
 _UNKNOWN: Final = Finding(code="SYS_UPSTREAM_REJECTED", message="provider reported an error")
 _UNFINISHED: Final = Finding(

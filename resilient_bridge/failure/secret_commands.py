@@ -32,7 +32,7 @@ def unless_word(found: re.Match[str]) -> str:
     return f"{found[1]}{MASK}" if is_secret(value, is_bare=True) else found.group()
 
 
-def unless_plain(found: re.Match[str]) -> str:
+def _unless_plain(found: re.Match[str]) -> str:
     """Mask what follows the first group where it mixes letters and digits, as hardly a word does."""
     value = found.group()[len(found[1]) :]
     return (
@@ -222,12 +222,12 @@ def command_shapes() -> tuple[Shape, ...]:
         row(
             ("login ",),
             rf"(\blogin (?!from|to|at|on|with|for|of|by|in|attempt|user|as|failed|id)[\w.@-]{{1,40}} ){UNMASKED}[^\s'\",;:/]++(?![:/])",
-            unless_plain,
+            _unless_plain,
         ),
         row(
             ("'admin'", '"admin"', "'root'", '"root"', "'guest'", "wifi.begin("),
             rf"((?:['\"](?:admin|root|administrator|guest)['\"]|\bwifi\.begin\(['\"][^'\"]{{1,60}}['\"]),\s?b?['\"]){UNMASKED}[^'\"\n]++",
-            unless_plain,
+            _unless_plain,
         ),
         # a name and a value among the options of a command; what a build is told to mask
         row(
@@ -238,18 +238,18 @@ def command_shapes() -> tuple[Shape, ...]:
         row(
             ("connect to ", " using '", ' using "'),
             rf"(\b(?:connect|connect to [^\n]{{1,100}}) user \S{{1,100}} using ['\"]?){UNMASKED}[^\s'\";]++",
-            unless_plain,
+            _unless_plain,
         ),
         # who logs in, and with what: `login bob:…`, `authenticate with bob/…`
         row(
             ("login", "log-in", "log in", "logged in", "auth"),
             rf"(\b(?:log(?:ged|ging)?[ _-]?(?:in|on)|sign(?:ed|ing)?[ _-]?in|(?:add)?auth(?:enticat\w{{1,4}}|entication)?)\b[^\n:,/]{{2,80}}+(?:/(?=[\w.@+-]{{1,60}}['\"]?:)[^\n:,/]++)?[:/,](?<=[\w'\"].)b?['\"]?){UNMASKED}[^\s'\",;:/]++(?![:/])",
-            unless_plain,
+            _unless_plain,
         ),
         row(
             ("sql> conn", "!connect ", "net user "),
             rf"((?:(?:^|[\n>] ?)(?:CONN(?:ECT)?|conn(?:ect)?) [\w.-]{{1,60}}/|\bnet user \S{{1,60}} |!connect \S{{1,200}} \S{{1,60}} )['\"]?){UNMASKED}(?!/)[^\s'\"@]++",
-            unless_plain,
+            _unless_plain,
             flags=0,
         ),
         row(
@@ -262,7 +262,7 @@ def command_shapes() -> tuple[Shape, ...]:
                 "reset/ password/ verify/ verification/ invite/ invites/ invitation/ activate/ activation/ confirm/ confirmation/ magic/ token/ unlock/ link/"
             ),
             rf"([/_-](?:reset|password|verif(?:y|ication)|invit(?:es?|ation)|activat(?:e|ion)|confirm(?:ation)?|magic|token|unlock|link)/){UNMASKED}[\w.~-]{{12,}}+(?!/)",
-            unless_plain,
+            _unless_plain,
         ),
         row(
             ("/t/",),

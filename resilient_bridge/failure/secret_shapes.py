@@ -106,7 +106,7 @@ _MEMBER: Final = re.compile(
 )
 
 
-def spans_in_manifest(text: str, lowered: str) -> Iterator[Span]:
+def _spans_in_manifest(text: str, lowered: str) -> Iterator[Span]:
     """Return what stands under `data:` and `stringData:` of a Secret, whatever its names are."""
     if "kind" not in lowered or _MANIFEST.search(text) is None:
         return
@@ -129,7 +129,7 @@ _LARGEST: Final = 4_000
 _MOST: Final = 20
 
 
-def spans_in_base64(text: str, masked: Callable[[str], str]) -> Iterator[Span]:
+def _spans_in_base64(text: str, masked: Callable[[str], str]) -> Iterator[Span]:
     """Return each run of base64 that holds a secret once it is decoded: `user:password`, JSON, a form."""
     if max(map(len, text.split()), default=0) < _LEAST:
         return
@@ -437,11 +437,11 @@ def _searched(text: str) -> str:
         text = _replaced(text, (number for number in rows if number < first))
         by_name = spans_by_name(text, text.lower() if is_plain else text)
         text = replaced(
-            text, [*by_name, *spans_in_sql(text, lowered), *spans_in_manifest(text, lowered)]
+            text, [*by_name, *spans_in_sql(text, lowered), *_spans_in_manifest(text, lowered)]
         )
         text = _replaced(text, (number for number in rows if number >= first))
     text = tokens().sub(MASK, text)
-    return text if text == lowered else replaced(text, [*spans_in_base64(text, masked)])
+    return text if text == lowered else replaced(text, [*_spans_in_base64(text, masked)])
 
 
 _LOOK_ALIKES: Final = {

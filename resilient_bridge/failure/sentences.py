@@ -353,7 +353,7 @@ _NONE: Final = frozenset(
 _LIMIT_HIT: Final = frozenset(
     ["exceeded", "exceed", "reached", "limit", "limited", "limits", "limiting", "over", "quota"]
 )
-Reason = Literal["quota", "context", "model", "rate", ""]
+_Reason = Literal["quota", "context", "model", "rate", ""]
 
 
 def parts_of(name: str) -> frozenset[str]:
@@ -366,7 +366,7 @@ def parts_of(name: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def name_says(name: str) -> Reason:
+def name_says(name: str) -> _Reason:
     """Return what a name that is not listed says, by the words it is made of."""
     parts = parts_of(name)
     of_rate = bool(parts & _OF_RATE) or (

@@ -17,14 +17,12 @@ from .texts import text_finding
 from .vocabulary import Category, Executed
 
 
-_MAYBE: Final = Executed.MAYBE
-
 # ---- botocore ------------------------------------------------------------------------------------------------------
 
-_THROTTLED: Final = Finding(code="SYS_RATE_LIMITED", executed=_MAYBE)
-_FORBIDDEN: Final = Finding(code="AUTH_FORBIDDEN", executed=_MAYBE)
-_PASSING: Final = Finding(code="SYS_UNAVAILABLE", executed=_MAYBE)
-_REFUSED: Final = Finding(code="SYS_UPSTREAM_REJECTED", executed=_MAYBE)
+_THROTTLED: Final = Finding(code="SYS_RATE_LIMITED")
+_FORBIDDEN: Final = Finding(code="AUTH_FORBIDDEN")
+_PASSING: Final = Finding(code="SYS_UNAVAILABLE")
+_REFUSED: Final = Finding(code="SYS_UPSTREAM_REJECTED")
 
 
 def _client_error(error: Any) -> Finding:
@@ -45,7 +43,7 @@ def _client_error(error: Any) -> Finding:
             if isinstance(value, str) and key not in found.details
         },
     }
-    return found.evolve(executed=_MAYBE, proof="", details=details)
+    return found.evolve(executed=Executed.MAYBE, proof="", details=details)
 
 
 _CREDENTIALS: Final = Finding(
@@ -53,9 +51,9 @@ _CREDENTIALS: Final = Finding(
     message="credentials missing",
     suggestions=("set the access key, a profile or a role",),
 )
-_LOST: Final = Finding(code="CONN_RESET", executed=_MAYBE)
-_UNREACHED: Final = Finding(code="CONN_UNREACHABLE", message="connection failed", executed=_MAYBE)
-_TIMEOUT: Final = Finding(code="CONN_TIMEOUT", message="timed out", executed=_MAYBE)
+_LOST: Final = Finding(code="CONN_RESET")
+_UNREACHED: Final = Finding(code="CONN_UNREACHABLE", message="connection failed")
+_TIMEOUT: Final = Finding(code="CONN_TIMEOUT", message="timed out")
 
 # ---- gRPC ----------------------------------------------------------------------------------------------------------
 
@@ -64,7 +62,7 @@ _GRPC: Final[Mapping[str, Finding]] = {
     "CANCELLED": _CANCELLED,
     "UNKNOWN": _REFUSED.evolve(message="server failed, and does not say why"),
     "INVALID_ARGUMENT": _REFUSED.evolve(suggestions=("correct the arguments",)),
-    "DEADLINE_EXCEEDED": Finding(code="SYS_TIMEOUT", message="deadline exceeded", executed=_MAYBE),
+    "DEADLINE_EXCEEDED": Finding(code="SYS_TIMEOUT", message="deadline exceeded"),
     "NOT_FOUND": _REFUSED.evolve(message="not found"),
     "ALREADY_EXISTS": _REFUSED.evolve(message="exists already"),
     "PERMISSION_DENIED": _FORBIDDEN,
@@ -82,7 +80,7 @@ _GRPC: Final[Mapping[str, Finding]] = {
     "INTERNAL": _PASSING.evolve(message="server failed"),
     "UNAVAILABLE": _PASSING,
     "DATA_LOSS": _REFUSED.evolve(message="data lost or damaged at the server"),
-    "UNAUTHENTICATED": Finding(code="AUTH_INVALID_TOKEN", executed=_MAYBE),
+    "UNAUTHENTICATED": Finding(code="AUTH_INVALID_TOKEN"),
 }
 
 
@@ -96,7 +94,7 @@ def _rpc_error(error: Any) -> Finding | None:
     details: dict[str, Any] = {"reason": "not_found" if name == "NOT_FOUND" else name}
     if name == "UNAVAILABLE" and (on_the_way := text_finding(text)) is not None:
         found = on_the_way.evolve(
-            message="", category=Category.TRANSPORT, executed=_MAYBE, proof=""
+            message="", category=Category.TRANSPORT, executed=Executed.MAYBE, proof=""
         )
     wait = _pushback(error)
     if wait is not None and found.failure().retryable:
@@ -120,7 +118,7 @@ def _pushback(error: Any) -> float | None:
 ROWS: Final = Rows(
     {
         ("botocore", "ClientError"): _client_error,
-        ("botocore", "ConnectTimeoutError"): Finding(code="CONN_TIMEOUT", executed=_MAYBE),
+        ("botocore", "ConnectTimeoutError"): Finding(code="CONN_TIMEOUT"),
         ("botocore", "ReadTimeoutError"): _TIMEOUT,
         ("botocore", "ConnectionClosedError"): _LOST,
         ("botocore", "ResponseStreamingError"): _LOST,

@@ -106,7 +106,7 @@ _DNS_SETTING = Finding(
 _SEVERAL = re.compile(r"\[(Errno|WinError) (\d{1,6})\]")
 
 
-def by_errno(fallback: Finding | None = None) -> Reader:
+def _by_errno(fallback: Finding | None = None) -> Reader:
     """Return the rule of an OSError class: its errno decides, else the fallback of the class."""
 
     def read(error: OSError) -> Finding | None:
@@ -168,7 +168,7 @@ def _getaddrinfo(error: OSError) -> Finding:
     return (_DNS_SETTING if setting else _DNS).evolve(details={"reason": f"EAI {error.errno}"})
 
 
-BAD_HOST_NAME = Finding(code="SYS_CONFIG_INVALID", message="host name not valid")
+_BAD_HOST_NAME = Finding(code="SYS_CONFIG_INVALID", message="host name not valid")
 
 
 def _host_name(error: UnicodeError) -> Finding | None:
@@ -177,7 +177,7 @@ def _host_name(error: UnicodeError) -> Finding | None:
         return None
     if "label" not in str(error) and "idna" not in str(error):
         return None
-    return BAD_HOST_NAME
+    return _BAD_HOST_NAME
 
 
 def _in_words(error: BaseException) -> Finding | None:
@@ -220,19 +220,19 @@ _SYSTEM: Rules = {
     },
     **{("redis", name): _in_words for name in ("ConnectionError", "TimeoutError")},
     ("paramiko", "SSHException"): _in_words,
-    ("builtins", "OSError"): by_errno(),
-    ("builtins", "ConnectionError"): by_errno(_CLOSED),
-    ("builtins", "ConnectionRefusedError"): by_errno(_REFUSED),
-    ("builtins", "ConnectionResetError"): by_errno(_RESET),
-    ("builtins", "ConnectionAbortedError"): by_errno(_RESET),
-    ("builtins", "BrokenPipeError"): by_errno(_RESET),
-    ("builtins", "TimeoutError"): by_errno(_TIMEOUT),
-    ("builtins", "FileNotFoundError"): by_errno(_SETTING),
-    ("builtins", "PermissionError"): by_errno(_SETTING),
-    ("builtins", "NotADirectoryError"): by_errno(_SETTING),
-    ("builtins", "IsADirectoryError"): by_errno(_SETTING),
-    ("builtins", "BlockingIOError"): by_errno(_EXHAUSTED),
-    ("builtins", "InterruptedError"): by_errno(_EXHAUSTED),
+    ("builtins", "OSError"): _by_errno(),
+    ("builtins", "ConnectionError"): _by_errno(_CLOSED),
+    ("builtins", "ConnectionRefusedError"): _by_errno(_REFUSED),
+    ("builtins", "ConnectionResetError"): _by_errno(_RESET),
+    ("builtins", "ConnectionAbortedError"): _by_errno(_RESET),
+    ("builtins", "BrokenPipeError"): _by_errno(_RESET),
+    ("builtins", "TimeoutError"): _by_errno(_TIMEOUT),
+    ("builtins", "FileNotFoundError"): _by_errno(_SETTING),
+    ("builtins", "PermissionError"): _by_errno(_SETTING),
+    ("builtins", "NotADirectoryError"): _by_errno(_SETTING),
+    ("builtins", "IsADirectoryError"): _by_errno(_SETTING),
+    ("builtins", "BlockingIOError"): _by_errno(_EXHAUSTED),
+    ("builtins", "InterruptedError"): _by_errno(_EXHAUSTED),
     ("builtins", "EOFError"): _CLOSED,
     ("builtins", "UnicodeError"): _host_name,
     **dict.fromkeys(
@@ -485,7 +485,7 @@ _NOT_UTF8 = Finding(code="PROTO_INVALID_MESSAGE", message="text cannot be encode
 
 def _unencodable(error: UnicodeEncodeError) -> Finding:
     # From 3.13 on getaddrinfo says so of a host name; before, it is a UnicodeError.
-    return BAD_HOST_NAME if error.encoding == "idna" else _NOT_UTF8
+    return _BAD_HOST_NAME if error.encoding == "idna" else _NOT_UTF8
 
 
 _WEBSOCKETS: Rules = {

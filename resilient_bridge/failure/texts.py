@@ -96,7 +96,7 @@ def program_finding(program: str, code: int) -> Finding | None:
     return _PROGRAMS.get(program.removesuffix(".exe"), {}).get(code)
 
 
-def curl_finding(number: int) -> Finding | None:
+def _curl_finding(number: int) -> Finding | None:
     """Return the meaning of `curl: (number)`; None if only its text says more (22)."""
     return _CURL.get(number)
 
@@ -119,7 +119,7 @@ _FLAGS: Final = re.compile(r"\b(retryable|sessionValid): (true|false)\b")
 _TEXTS: Final = re.compile(r"\b(providerId|sessionId): [\"']([^\"']{1,200})[\"']")
 
 
-def printed_finding(text: str) -> Finding | None:
+def _printed_finding(text: str) -> Finding | None:
     """Return the verdict on a text in which such an error is printed; None for any other text."""
     if "BridgeError" in text and (line := _LINE.search(text)) is not None:
         rest = line["rest"]
@@ -388,7 +388,7 @@ def text_finding(text: str) -> Finding | None:
 def _by_pattern(text: str) -> Finding | None:
     if len(text) > _LONGEST:
         text = text[:_LONGEST]
-    if (printed := printed_finding(text)) is not None:
+    if (printed := _printed_finding(text)) is not None:
         return printed
     if (closed := printed_close(text)) is not None:
         return _reported(closed, "")
@@ -511,7 +511,7 @@ def _status(words: str) -> Finding | None:
     if words.startswith(("timeout of", "script exceeded")):
         return _TIMEOUT if words.startswith("timeout of") else _SCRIPT_TIMEOUT
     if (curl := _CURL_NUMBER.match(words)) is not None:
-        return curl_finding(int(curl[1]))
+        return _curl_finding(int(curl[1]))
     number = _STATUS.search(words)
     if number is None:
         return None

@@ -80,7 +80,7 @@ NAMES: Final[Mapping[str, str]] = {
 _CALL: Final = "policy(idempotent=True).call(search, query)"
 _SEND: Final = 'await bridge.send("tool_result", {"tool_call_id": "t1", "content": "ok"})'
 _READ: Final = "async for message in bridge: ..."
-MEMBERS: Final[Mapping[str, Mapping[str, str]]] = {
+_MEMBERS: Final[Mapping[str, Mapping[str, str]]] = {
     "Policy": {
         **_all("execute run invoke apply submit execute_async call_async acall run_async do perform", _CALL),
         **_all("wrap decorate protect decorator wraps", "@policy(idempotent=True)"),
@@ -239,7 +239,7 @@ def _every() -> list[str]:
 def _member(kind: type, name: str) -> str:
     plain = _plain(name)
     for base in kind.__mro__:
-        line = MEMBERS.get(base.__name__, {}).get(plain)
+        line = _MEMBERS.get(base.__name__, {}).get(plain)
         if line is not None:
             return line
     own = {_plain(each): each for each in _names(kind)}

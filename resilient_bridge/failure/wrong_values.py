@@ -18,8 +18,9 @@ from typing import Any, Final, cast
 
 from ..lazy_names import address, names_of
 from ..lazy_names import found as public_value
-from .foreign_words import DURATIONS, EXAMPLES, WHOLE
-from .mistakes import advice, code, example, required_of, schedule_of, spelled
+from .accepted_lines import accepted_line
+from .foreign_words import DURATIONS, EXAMPLES, WHOLE, example
+from .mistakes import advice, code, required_of, schedule_of, spelled
 from .redaction import redact
 from .secret_values import has_mix
 from .vocabulary import Category, Kind, is_known_code, near_code
@@ -84,18 +85,7 @@ _UNITS: Final = {
 _LINES: Final = {
     "Policy.idempotent": "@policy(idempotent={})",
     "Policy.function": "{}",
-    "Policy.name": "rb.Policy(rb.Retry(), name={})",
-    "Policy.state": "rb.Policy(rb.Retry(), state={})",
     "Policy.call.function": "policy(idempotent=True).call({})",
-    "RateLimit.per": "rb.RateLimit(10, per={})",
-    "RateLimit.max_wait": "rb.RateLimit(10, max_wait={})",
-    "Bulkhead.queue": "rb.Bulkhead(8, queue={})",
-    "Bulkhead.max_wait": "rb.Bulkhead(8, max_wait={})",
-    "Timeout.idle": "rb.Timeout(10, idle={})",
-    "Timeout.thread": "rb.Timeout(10, thread={})",
-    "Fallback.on": "rb.Fallback(cached_answer, on={})",
-    "Fallback.acknowledge": "rb.Fallback(cached_answer, acknowledge={})",
-    "Fallback.may_have_run": "rb.Fallback(cached_answer, may_have_run={})",
     "Breaker.consecutive.failures": "rb.Breaker.consecutive({})",
     "Backoff.seconds": "rb.Backoff.constant({})",
     "Backoff.base": "rb.Backoff.exponential({})",
@@ -115,6 +105,7 @@ _LINES: Final = {
     "confirmed.timeout": "await receipt.confirmed(timeout={})",
     "wait_ready.timeout": "await bridge.wait_ready(timeout={})",
     "aclose.drain": "await bridge.aclose(drain={})",
+    "BridgeClient.backfill": 'rb.BridgeClient("wss://host/ws", dialect=dialect, backfill={})',
     "BridgeClient.over.factory": "rb.BridgeClient.over({})",
     "named.package": 'rb.named({}, "ReadTimeout")',
     "named.name": 'rb.named("httpx", {})',
@@ -125,16 +116,23 @@ _LINES: Final = {
     "Daemon.health": 'rb.agent.Daemon("server", health={})',
     "load.env": 'rb.load("settings.toml", env={})',
     "Toolbox.call.timeout": 'await toolbox.call("search", {{"query": "x"}}, timeout={})',
-    "Toolbox.timeouts": "rb.agent.Toolbox(timeouts={})",
     "Workflow": "@flow.phase(artifacts=('plan.md',))",
     "send": 'await bridge.send("tool_result", {{"tool_call_id": "t1", "content": "ok"}})',
     "stdio.command": "rb.links.stdio({})",
-    "Sidecar": 'rb.mcp.Sidecar(command="npx", args=("-y", "server"))',
+    "Sidecar": 'rb.mcp.Sidecar(command=("npx", "-y", "server"))',
     "BridgeClient": "async with rb.BridgeClient(url) as bridge: ...",
     "Debug": "rb.telemetry.Debug({})",
     "listen.listener": "with rb.listen({}): ...",
     "classify.error": "rb.classify({})",
 }  # fmt: skip
+_BESIDE: Final = {
+    "Backoff.steps": "1, 2, 5",
+    "Fallback": "cached_answer",
+    "Policy": "rb.Retry()",
+    "Sidecar": 'command=("npx", "-y", "server")',
+    "Timeout.escalating": "2, 10",
+}
+"""What a line with another argument needs, where the signature does not say it."""
 _LINK: Final = 'lambda: Client("https://host/mcp")'
 
 
@@ -153,7 +151,8 @@ def line_for_value(path: str, received: object) -> str:
     text = fix(owner, received) if fix is not None else _usual(owner, field, received)
     if not text or text.startswith(("@", "async ")):
         return text
-    return _line(key, owner, field, text)
+    line = accepted_line(line_with(key, text), {code(received): received})
+    return line or accepted_line(line_with(key, example(owner, field)), {})
 
 
 def _filled(line: str, text: str) -> str:
@@ -163,17 +162,13 @@ def _filled(line: str, text: str) -> str:
     return whole.replace("\0", "{}").replace("{{", "{").replace("}}", "}")
 
 
-def _line(key: str, owner: str, field: str, text: str) -> str:
+def line_with(key: str, text: str) -> str:
+    """Return the line that has a text as the value of a field, such as `Retry.attempts`."""
+    owner, _, field = key.rpartition(".")
     if key in _LINES:
         return _filled(_LINES[key], text)
     if address(owner.partition(".")[0]) is None:
         return ""
-    if owner == "BridgeClient":
-        return (
-            f"rb.BridgeClient({text})"
-            if field == "url"
-            else f'rb.BridgeClient("wss://host/ws", {field}={text})'
-        )
     if owner == "wrap":
         first = "" if field == "client" else "AsyncOpenAI(), "
         return (
@@ -188,15 +183,23 @@ def _line(key: str, owner: str, field: str, text: str) -> str:
             if field in {"factory", "policy"}
             else f"rb.reconnecting({first}{field}={text})"
         )
-    return f"{spelled(owner)}({text if _is_first(owner, field) else f'{field}={text}'})"
+    function = _function_of(owner)
+    if _is_first(function, field):
+        return f"{spelled(owner)}({text})"
+    beside = "" if field in {"command", "url"} else _BESIDE.get(owner, "")
+    if not beside and callable(function):
+        beside = required_of(owner, function, without=field)
+    return f"{spelled(owner)}({', '.join(filter(None, [beside, f'{field}={text}']))})"
 
 
-def _is_first(owner: str, field: str) -> bool:
-    """Return whether an argument is the first, and may be given by position."""
+def _function_of(owner: str) -> Any:
     name, _, method = owner.partition(".")
-    taken = public_value(name)
-    if method:
-        taken = getattr(taken, method, None)
+    value = public_value(name)
+    return getattr(value, method, None) if method else value
+
+
+def _is_first(taken: Any, field: str) -> bool:
+    """Return whether an argument is the first, and may be given by position."""
     if not callable(taken):
         return False
     try:

@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 import attrs
 
 from ..calls.breaker.value import Breaker
-from ..calls.bulkhead.value import Bulkhead
 from ..calls.fallback.value import Fallback
+from ..calls.limits.value import Bulkhead, RateLimit
 from ..calls.policy import Policy
-from ..calls.rate_limit.value import RateLimit
-from ..calls.retry.budget import RetryBudget
-from ..calls.retry.value import Retry
-from ..calls.timeout.deadline import Deadline
-from ..calls.timeout.value import Timeout
+from ..calls.retry.value import Retry, RetryBudget
+from ..calls.timeout.value import Deadline, Timeout
 from ..config.documents import joined
 from ..failure import Problem, config_error, config_errors
 from ..failure.teaching import taught

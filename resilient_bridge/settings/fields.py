@@ -417,7 +417,7 @@ def _form_alone(part: Any, wanted: str) -> Form:
         return Form(VALUE, wanted, part)
     origin, args = typing.get_origin(part), typing.get_args(part)
     if origin is Literal and all(isinstance(word, str) for word in args):
-        return Form(WORD, wanted, words=args)
+        return Form(WORD, f"one of {', '.join(args)}", words=args)
     if origin is tuple:
         if args == (float, float):
             return Form(PAIR, wanted)

@@ -21,14 +21,12 @@ from typing import Any, Final, TypeGuard, cast
 
 from .. import dialects
 from ..calls.breaker.value import Breaker
-from ..calls.bulkhead.value import Bulkhead
 from ..calls.fallback.value import Fallback
 from ..calls.layer import Layer
+from ..calls.limits.value import Bulkhead, RateLimit
 from ..calls.policy import Policy
-from ..calls.rate_limit.value import RateLimit
 from ..calls.retry.value import Retry
-from ..calls.timeout.deadline import Deadline
-from ..calls.timeout.value import Timeout
+from ..calls.timeout.value import Deadline, Timeout
 from ..config.documents import joined
 from ..config.texts import read_call
 from ..failure import ConfigError

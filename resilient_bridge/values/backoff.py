@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 import attrs
 
@@ -54,7 +54,7 @@ it.
 Shape: TypeAlias = Literal["constant", "linear", "exponential", "decorrelated", "steps"]
 """How waits grow."""
 
-SHAPES: Final = ("constant", "linear", "exponential", "decorrelated", "steps")
+SHAPES: Final[tuple[str, ...]] = get_args(Shape)
 _PREFIXES: Final = ("", "Backoff.", "rb.Backoff.", "resilient_bridge.Backoff.")
 _CAP: Final = 30.0
 _DECORRELATED_GROWTH: Final = 3.0  # each wait is drawn from [base, 3 x the wait before]
@@ -121,7 +121,7 @@ class Backoff(TeachesNames, Value):
     cap: float | None = attrs.field(
         default=None, converter=attrs.converters.optional(as_seconds), validator=_check_cap
     )
-    jitter: Jitter = attrs.field(default="none", validator=one_of("none", "full", "equal"))
+    jitter: Jitter = attrs.field(default="none", validator=one_of(*get_args(Jitter)))
     then: Backoff | None = attrs.field(default=None, validator=_check_then)
 
     @classmethod
@@ -194,7 +194,7 @@ class Backoff(TeachesNames, Value):
         """
         if attempt < 1:
             refuse("Backoff.next.attempt", "1 or more", attempt)
-        stage, index = _stage(self, attempt)
+        stage, index = (self, attempt) if self.then is None else _stage(self, attempt)
         longest = _longest(stage, index)
         if stage.shape == "decorrelated":
             base = _shortest(stage, index)

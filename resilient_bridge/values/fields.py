@@ -8,10 +8,21 @@ refusal is a ConfigError that names that path.
 from __future__ import annotations
 
 import math
+import re
 from copy import copy
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeGuard, TypeVar, cast
+from functools import lru_cache, partial
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NoReturn,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    cast,
+    get_args,
+)
 
 import attrs
 
@@ -32,6 +43,7 @@ Validator: TypeAlias = "Callable[[Any, attrs.Attribute[Any], Any], None]"
 V = TypeVar("V", bound="Callable[..., Any]")
 
 _WANTED: Final = "__wanted__"
+_WORD: Final = re.compile(r"['\"]([^'\"]*)['\"]")
 LONGEST: Final = 1e9
 """Seconds, about 31 years: clocks and timers of the platforms accept no more."""
 LONGEST_TIMEOUT: Final = 3600.0
@@ -305,9 +317,26 @@ def function(wanted: str) -> Validator:
 
 
 def one_of(*options: str) -> Validator:
-    """Return a validator for one of the words of a Literal."""
+    """Return a validator for one of these words: those of a Literal that has a name of its own."""
     wanted = "one of " + ", ".join(options)
     return fits(wanted, lambda value: isinstance(value, str) and value in options)
+
+
+@lru_cache
+def _words(annotation: object) -> tuple[str, ...]:
+    """Return the words of a Literal; the annotation is a text where Python does not evaluate it."""
+    if isinstance(annotation, str):
+        return tuple(_WORD.findall(annotation))
+    options = (annotation, *get_args(annotation))
+    return tuple(word for each in options for word in get_args(each) if isinstance(word, str))
+
+
+@wants("one of the words of its annotation")
+def word(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    """Validate one of the words of the Literal that the field is annotated with."""
+    words = _words(cast("Any", attribute.type))
+    if not isinstance(value, str) or value not in words:
+        refuse(path_of(instance, attribute), f"one of {', '.join(words)}", value)
 
 
 def instance_of(kind: type) -> Validator:

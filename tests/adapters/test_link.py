@@ -236,6 +236,12 @@ async def test_a_context_manager_made_by_a_function_will_do():
         ({"patience": -1}, "patience"),
         ({"patience": "soon"}, "patience"),
         ({"max_bytes": {"query": 0}}, "max_bytes"),
+        (
+            {"max_bytes": 5},
+            "max_bytes: wanted a mapping of argument names to bytes, or None, got 5",
+        ),
+        ({"max_bytes": 0}, "max_bytes"),
+        ({"max_bytes": [("query", 5)]}, "max_bytes"),
     ],
 )
 def test_a_bad_argument_is_named(options, path):

@@ -143,6 +143,16 @@ def test_a_bound_is_a_whole_number(bound):
         rb.wrap([], methods=["append"], max_bytes={"prompt": bound})
 
 
+@pytest.mark.parametrize("bounds", [5, 0, "prompt", [("prompt", 5)], dict])
+def test_bounds_are_a_mapping(bounds):
+    """Of the names of arguments; the error shows one."""
+    wanted = (
+        r"wrap\.max_bytes: wanted a mapping of argument names to bytes, or None, .*write rb\.wrap"
+    )
+    with pytest.raises(rb.ConfigError, match=wanted):
+        rb.wrap([], methods=["append"], max_bytes=bounds)
+
+
 @pytest.mark.requirement("S5")
 async def test_over_the_concurrency_limit_is_retryable_and_openais():
     """The second call at once finds no place: TRANSPORT, retryable, not sent, and `except openai.OpenAIError` holds."""

@@ -13,9 +13,9 @@ from resilient_bridge.calls import Breaker, Circuit, circuit, circuits
 from resilient_bridge.failure import BridgeError, CircuitOpenError, ConfigError, Failure, Severity
 from tests.calls.circuit_driving import in_threads
 from tests.calls.test_registry import empty  # noqa: F401 -- a fixture
-from tests.internals.calls import circuits as registry
-from tests.internals.calls import handle
-from tests.internals.calls import handle as handles
+from tests.internals.calls import circuit as handle
+from tests.internals.calls import circuit as handles
+from tests.internals.calls import circuit as registry
 
 
 class Clock:
@@ -169,6 +169,22 @@ def test_an_interrupted_block_counts_neither_way(error):
     _fail(github)
     _fail(github, 3, error)
     assert github.state == "half_open"
+    with github:
+        pass
+    assert github.state == "closed"
+
+
+def test_a_condition_that_ends_the_program_gives_the_permit_of_a_block_back(clock):
+    """Ctrl-C may come while the user's condition runs: the next block is a probe all the same."""
+
+    def interrupted(failure) -> bool:
+        raise KeyboardInterrupt
+
+    github = _github(Breaker.consecutive(1, open_for=0))
+    _fail(github)
+    _github(Breaker.consecutive(1, open_for=0, on=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        _fail(github)
     with github:
         pass
     assert github.state == "closed"

@@ -15,7 +15,8 @@ from resilient_bridge.failure import Failure
 from resilient_bridge.telemetry import listen
 from resilient_bridge.values import Backoff
 from tests.calls.circuit_driving import in_threads
-from tests.internals.calls import BUDGETS, BULKHEADS, RATES, circuits, in_use, names
+from tests.internals.calls import BUDGETS, BULKHEADS, RATES, registry
+from tests.internals.calls import circuit as circuits
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,6 @@ def empty(monkeypatch):
         monkeypatch.setattr(sort, "_recent", OrderedDict())
         monkeypatch.setattr(sort, "_used", weakref.WeakValueDictionary())
         monkeypatch.setattr(sort, "_assumed", set())
-    monkeypatch.setattr(in_use, "_own", weakref.WeakSet())
 
 
 def named(sort):
@@ -34,7 +34,7 @@ def named(sort):
     def find(key, value, *, warn=True):
         return sort.get(key, value, warn=warn)
 
-    find.__name__ = sort.sort
+    find.__name__ = sort.name
     return find
 
 
@@ -114,7 +114,7 @@ def test_an_assumed_circuit_takes_the_first_real_numbers_silently():
 @pytest.fixture
 def three(monkeypatch):
     """Room for three names."""
-    monkeypatch.setattr(names, "MOST", 3)
+    monkeypatch.setattr(registry, "MOST", 3)
 
 
 def _stored() -> set[str]:
@@ -134,7 +134,7 @@ def test_a_thousand_hosts_do_not_fill_the_memory():
         circuit_state(f"host-{number}", Breaker())
         BUDGETS.get(f"host-{number}", RetryBudget(), warn=True)
     assert _stored() == {f"host-{number}" for number in range(5000, 6024)}
-    assert len(BUDGETS.all()) == 1024
+    assert len(BUDGETS.named()) == 1024
     for number in range(2000):
         circuits.circuit_by_name(f"seen-{number}")
     assert len(_stored()) == len(circuits.CIRCUITS._assumed) == 1024
@@ -216,7 +216,7 @@ def test_a_bulkhead_in_use_stays(three):
     for number in range(10):
         BULKHEADS.get(str(number), Bulkhead(1), warn=True)
     gc.collect()
-    assert "used" in {state.key for state in BULKHEADS.all()}
+    assert "used" in {state.key for state in BULKHEADS.named()}
 
 
 def test_threads_find_one_state():

@@ -9,14 +9,17 @@ __getattr__ = lazily(
     "resilient_bridge.failure",
     {
         "": "finding redaction secret_shapes",
+        "accepted_lines": "accepted_line",
         "exits": "EXITS",
         "extras": "EXTRAS how_to_install needed",
         "finding": "Finding",
+        "foreign_words": "example",
         "lookup": "raw_failure",
         "record": "ended Record",
         "retry_after": "parse_http_date wait_from_headers",
         "statuses": "status_finding",
         "system": "tls_finding",
         "vocabulary": "PROOFS",
+        "wrong_values": "line_for_value line_with",
     },
 )

@@ -9,7 +9,7 @@ __getattr__ = lazily(
     "resilient_bridge.values",
     {
         "backoff": "spread",
-        "fields": "Value as_seconds count one_of short_seconds shown",
+        "fields": "Value as_seconds count short_seconds shown wanted_by word",
         "window": "Window",
     },
 )

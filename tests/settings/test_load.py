@@ -14,7 +14,7 @@ import pytest
 import resilient_bridge as rb
 from resilient_bridge.testing import virtual_time
 from tests.internals.settings import KINDS, LAYERS, forms_of, new_reading, read_value
-from tests.internals.values import Value, as_seconds, count, one_of, short_seconds
+from tests.internals.values import Value, as_seconds, count, short_seconds, wanted_by, word
 from tests.rows import each_row
 
 
@@ -238,7 +238,7 @@ class Invented(Value):
 
     every: float = attrs.field(default=1.0, converter=as_seconds, validator=short_seconds)
     size_bytes: int = attrs.field(default=1, validator=count)
-    mode: Literal["a", "bee"] = attrs.field(default="a", validator=one_of("a", "bee"))
+    mode: Literal["a", "bee"] = attrs.field(default="a", validator=word)
     letters: list[str] = attrs.field(factory=list, converter=sorted)
 
 
@@ -258,11 +258,24 @@ def test_a_new_field_needs_no_line_in_the_reader():
     assert "did you mean bee?" in reading.problems[1].message
 
 
-def test_words_stand_in_the_annotation_as_in_the_validator():
-    """The annotation says which words a field takes, the validator refuses all others: they are the same."""
-    forms = [form for kind in KINDS.values() for form in forms_of(kind).values() if form.words]
+@attrs.frozen
+class Evaluated:
+    """Its annotations are evaluated, as in a module without the import from `__future__`."""
+
+    mode = attrs.field(type=Literal["a", "bee"] | None, default="a", validator=word)
+
+
+def test_the_words_of_an_annotation_are_those_that_its_validator_takes():
+    """Whether Python evaluates the annotation or not; a Literal with a name of its own has a validator that lists its words."""
+    forms = [(kind, name, form) for kind in KINDS.values() for name, form in forms_of(kind).items() if form.words]  # fmt: skip
     assert len(forms) > 10
-    assert {form.wanted for form in forms} == {f"one of {', '.join(form.words)}" for form in forms}
+    for kind, name, form in forms:
+        field = attrs.fields_dict(kind)[name]
+        if "Literal" not in field.type:
+            assert wanted_by(field.validator) == form.wanted == f"one of {', '.join(form.words)}"
+    assert Evaluated("bee").mode == "bee"
+    with pytest.raises(rb.ConfigError, match=r"Evaluated\.mode: wanted one of a, bee, got 'c'"):
+        Evaluated("c")
 
 
 def test_windows_counts_and_spans():

@@ -8,7 +8,6 @@ from ...failure import RejectedError
 from ..conditions import conditions
 from ..evidence import failure_in
 from ..guards import Guard, not_admitted
-from .verdict import verdict_of
 
 
 if TYPE_CHECKING:
@@ -73,7 +72,9 @@ class BreakerGuard(Guard):
             now = attempt.world.monotonic()
             self.state.succeeded(permit, now, now - attempt.started)
             return None
-        self._ended(permit, attempt, error, failure_in(attempt, error))
+        failure = None if issubclass(type(error), RejectedError) else failure_in(attempt, error)
+        now = attempt.world.monotonic()
+        self.state.ended(permit, attempt, now, failure, self.layer, self.named)
         return error
 
     def conditions(self) -> tuple[Any, ...]:
@@ -82,29 +83,15 @@ class BreakerGuard(Guard):
     def answered(self, attempt: CallFrame, failure: Failure) -> None:
         permit, attempt.permit = attempt.permit, None
         if permit is not None and not self.state.is_counted(attempt):
-            self._ended(permit, attempt, None, failure)
+            now = attempt.world.monotonic()
+            self.state.ended(permit, attempt, now, failure, self.layer, self.named)
 
     def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
         if self.state.is_closed:
-            self._ended(self.under_way(), attempt, error, failure)
+            reported = None if issubclass(type(error), RejectedError) else failure
+            now, permit = attempt.world.monotonic(), self.under_way()
+            self.state.ended(permit, attempt, now, reported, self.layer, self.named)
 
     def under_way(self) -> int:
         """Return the permit of a call that runs without having asked the circuit."""
         return self.state.era
-
-    def _ended(
-        self, permit: int, attempt: CallFrame, error: BaseException | None, failure: Failure | None
-    ) -> None:
-        now = attempt.world.monotonic()
-        seconds = now - attempt.started
-        verdict = "neutral"
-        try:
-            if failure is not None and not issubclass(type(error), RejectedError):
-                verdict = verdict_of(failure, self.layer, self.named)
-        except BaseException:  # an error in the user's predicate says nothing about the server
-            self.state.released(permit, now, seconds)
-            raise
-        if verdict == "neutral":
-            self.state.released(permit, now, seconds)
-        else:
-            self.state.failed(permit, now, seconds, critical=verdict == "critical", because=failure)

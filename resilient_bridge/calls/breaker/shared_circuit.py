@@ -14,17 +14,15 @@ own.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from ...failure import Failure
 from ...world import REAL
-from ..names import SharedNames
 from ..rejections import CircuitOpenError
-from ..shared.waits import AwaitedAnswer, is_real_time, waited_for
+from ..waits import AnswerWait, is_real_time, waited_for
 from .guard import BreakerGuard
-from .in_use import chance, list_circuit, tell
 from .state import CircuitState
 from .value import rules_of
 
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
     from ..frame import CallFrame
     from ..guards import Wait
-    from ..shared.ports import CircuitAnswer, CircuitView, Ending, Question, SharedState, State
+    from ..shared import CircuitAnswer, CircuitView, Ending, Question, SharedState, State
     from .value import Breaker
 
 
@@ -290,15 +288,6 @@ def _learner(circuit: SharedCircuit) -> Callable[[CircuitView], None]:
     return learn
 
 
-def _new_circuit(store: SharedState, key: str, settings: Breaker) -> SharedCircuit:
-    circuit = SharedCircuit(key, settings, chance, tell, store)
-    list_circuit(circuit)
-    return circuit
-
-
-SHARED_CIRCUITS: Final = SharedNames[SharedCircuit, "Breaker"]("shared circuit", _new_circuit)
-
-
 # ---- the layer -------------------------------------------------------------------------------------------------------
 
 
@@ -324,7 +313,7 @@ class SharedBreakerGuard(BreakerGuard):
         if isinstance(found, int):
             self.admitted(attempt, found)
             return None
-        return AwaitedAnswer(found, attempt, partial(self._settle, attempt))
+        return AnswerWait(found, partial(self._settle, attempt), attempt.remaining)
 
     def _settle(self, attempt: CallFrame, answer: CircuitAnswer | None) -> None:
         now = attempt.world.monotonic()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...failure import Executed
 from ...failure.what import add_note
-from ..first_item import starting, starting_async
+from ..stream_items import starting, starting_async
 
 
 if TYPE_CHECKING:

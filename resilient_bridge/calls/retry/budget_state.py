@@ -15,7 +15,7 @@ from ...values.window import Window
 
 
 if TYPE_CHECKING:
-    from .budget import RetryBudget
+    from .value import RetryBudget
 
 
 _EARNS: Final = 10  # seconds that a call earns for

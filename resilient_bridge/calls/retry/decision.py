@@ -39,10 +39,15 @@ _HINT_SPREAD: Final = (
 
 
 class Match(NamedTuple):
-    """What the policy says about a failure: whether a retry is worthwhile, and by which rule."""
+    """What the policy says about a failure: whether a retry is worthwhile, and by which rule.
+
+    `counted_by` is the identity of a rule with attempts of its own, so that equal rules count
+    separately; None if `Retry.attempts` counts the failure.
+    """
 
     is_repeatable: bool
     rule: Rule | None
+    counted_by: int | None
 
 
 class Decision(NamedTuple):
@@ -101,17 +106,28 @@ class Matcher:
             rules = {what: rule for what, rule in self.retry.rules.items() if _names_circuit(what)}
             named = [what for what in self.retry.on if _names_circuit(what)]
             rule = most_specific(rules, failure)
-            return Match(rule is not None or is_asked_for or matches(named, failure), rule)
+            return _matched(rule is not None or is_asked_for or matches(named, failure), rule)
         rule = None if self.rules is None else most_specific(self.rules, failure)
-        if rule is not None or is_asked_for or (self.classes and matches(self.classes, failure)):
-            return Match(True, rule)
+        if rule is not None:
+            return _matched(True, rule)
+        if is_asked_for or (self.classes and matches(self.classes, failure)):
+            return _REPEATED
         # A category or kind also covers failures that no retry can help; a status, code or predicate is specific.
         is_general = failure.retryable and (
             failure.kind in self.general or failure.category in self.general
         )
-        return Match(
-            is_general or (bool(self.particular) and matches(self.particular, failure)), None
-        )
+        if is_general or (self.particular and matches(self.particular, failure)):
+            return _REPEATED
+        return _NOT_REPEATED
+
+
+_REPEATED: Final = Match(True, None, None)
+_NOT_REPEATED: Final = Match(False, None, None)
+
+
+def _matched(is_repeatable: bool, rule: Rule | None) -> Match:
+    counts = rule is not None and rule.attempts is not None
+    return Match(is_repeatable, rule, id(rule) if counts else None)
 
 
 def match(retry: Retry, failure: Failure) -> Match:
@@ -151,7 +167,7 @@ def decide(
 
     Args:
         may_repeat: Whether there is a permission, or a proof that the call did not run.
-        counts: Calls that have failed so far, this one included, by the `rule_key` of the rule that counts them.
+        counts: Calls that have failed so far, this one included, by what counts them (`Match.counted_by`).
         cap: See `further_calls`.
         elsewhere: See `further_calls`.
         recurred: How many earlier calls failed with the same code.
@@ -198,8 +214,8 @@ def further_calls(
     `elsewhere`: calls of the same operation that failed before, inside the same attempt of the
     outermost policy.
     """
-    counted_by = counter(found.rule)
-    limit = matcher.retry.attempts if counted_by is None else counted_by.attempts
+    rule, counted_by = found.rule, found.counted_by
+    limit = matcher.retry.attempts if rule is None or counted_by is None else rule.attempts
     most, further = matcher.most, None
     if cap is None:
         elsewhere = 0
@@ -208,7 +224,7 @@ def further_calls(
     if isinstance(limit, int):
         if cap is not None and counted_by is None:
             limit = max(limit, cap)
-        further = limit - counts.get(rule_key(counted_by), 0)
+        further = limit - counts.get(counted_by, 0)
     if most is not None:
         in_all = most - elsewhere - sum(counts.values())
         further = in_all if further is None or in_all < further else further
@@ -228,14 +244,6 @@ def counter(rule: Rule | None) -> Rule | None:
     None if `Retry.attempts` counts it, because the rule has no number.
     """
     return rule if rule is not None and rule.attempts is not None else None
-
-
-def rule_key(rule: Rule | None) -> int | None:
-    """Return the key under which a rule's attempts are counted; None for the Retry's own.
-
-    It is the identity, so that equal rules count separately.
-    """
-    return None if rule is None else id(rule)
 
 
 def _server_wait(retry: Retry, retry_after: float, rng: random.Random) -> float:

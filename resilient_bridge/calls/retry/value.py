@@ -1,6 +1,7 @@
-"""Which failures of a call are repeated, how often, and after which wait.
+"""Which failures are repeated, how often, after which wait; and the share of calls that may be repeats.
 
-Rule: numbers and names only. `decision` decides by them, in its order.
+Rule: numbers only. What a budget has counted is kept in the registry, by key, so that it survives a
+change of the numbers.
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ from ...failure.vocabulary import Kind
 from ...failure.what import What, is_tenacity
 from ...values.backoff import Backoff, WaitSchedule, check_wait
 from ...values.fields import (
+    Value,
     as_seconds,
     called,
     fits,
     function,
     instance_of,
     is_count,
+    number,
     optional,
+    refuse,
     seconds,
+    state_key,
 )
 from ...values.rule import Rule, Rules, as_rules, as_whats, check_rules, whats
 from ..layer import Layer
-from .budget import RetryBudget
 
 
 if TYPE_CHECKING:
@@ -34,6 +38,30 @@ if TYPE_CHECKING:
 
     from tenacity.retry import retry_base
     from tenacity.stop import stop_base
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class RetryBudget(Value):
+    """At most `ratio` repeats per call, and `floor` more in any 10 s.
+
+        budget = rb.RetryBudget(ratio=0.1, key="search")
+        policy = rb.Policy(rb.Retry(attempts=4, budget=budget))
+
+    Raises ConfigError that names a bad field.
+
+    An outage then multiplies the load by about 1 + `ratio`, and not by `Retry.attempts`. The
+    `floor` is for callers with few calls. `key` shares one budget between policies; without it, it
+    belongs to what the Retry protects.
+    """
+
+    ratio: float = attrs.field(default=0.2, validator=number(least=0))
+    floor: float = attrs.field(default=10, validator=number(least=0))
+    key: str | None = attrs.field(default=None, validator=state_key)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a budget that never allows a repeat: no retries is `Retry(attempts=1)`."""
+        if self.ratio == self.floor == 0:
+            refuse("RetryBudget.floor", "a number above 0, or a ratio above 0", self.floor)
 
 
 def _as_on(

@@ -20,13 +20,13 @@ from ...values.fields import (
     function,
     instance_of,
     is_count,
-    one_of,
     optional,
     path_of,
     refuse,
     short_seconds,
     tuple_of,
     wants,
+    word,
 )
 from .ends import End
 from .positions import Positions
@@ -222,9 +222,7 @@ class Dialect(Value):
         converter=as_tuple,
         validator=tuple_of("the beginning of a message type", _is_word),
     )
-    codec: Literal["auto", "json", "orjson"] = attrs.field(
-        default="auto", validator=one_of("auto", "json", "orjson")
-    )
+    codec: Literal["auto", "json", "orjson"] = attrs.field(default="auto", validator=word)
     max_frame_bytes: int = attrs.field(default=16 * 1024 * 1024, validator=count)
     subprotocols: tuple[str, ...] = attrs.field(
         default=(),
@@ -254,7 +252,7 @@ class Dialect(Value):
     login: Literal["first", "asked"] | None = attrs.field(
         default=None,
         validator=[
-            optional(one_of("first", "asked")),
+            optional(word),
             _with_functions,
             _needs("waits_for_hello", "waits_for_hello=True", (True,)),
         ],
@@ -279,7 +277,7 @@ class Dialect(Value):
         ],
     )
     acknowledges: Literal["received", "taken"] | None = attrs.field(
-        default=None, validator=[optional(one_of("received", "taken")), _with_functions]
+        default=None, validator=[optional(word), _with_functions]
     )
     acknowledge_within: float | None = attrs.field(
         default=None,

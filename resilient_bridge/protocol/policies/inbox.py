@@ -9,7 +9,7 @@ from typing import Literal
 
 import attrs
 
-from ...values.fields import Value, count, one_of
+from ...values.fields import Value, count, word
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -25,6 +25,4 @@ class Inbox(Value):
 
     max_messages: int = attrs.field(default=1000, validator=count)
     max_bytes: int = attrs.field(default=8 * 1024 * 1024, validator=count)
-    overflow: Literal["pause", "resync"] = attrs.field(
-        default="pause", validator=one_of("pause", "resync")
-    )
+    overflow: Literal["pause", "resync"] = attrs.field(default="pause", validator=word)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import attrs
 
-from ...values.fields import Value, as_seconds, count, one_of, seconds
+from ...values.fields import Value, as_seconds, count, seconds, word
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -34,12 +34,8 @@ class Outbox(Value):
     max_bytes: int = attrs.field(default=8 * 1024 * 1024, validator=count)
     overflow: Literal["block", "raise", "drop_oldest", "drop_newest", "coalesce"] = attrs.field(
         default="raise",
-        validator=one_of("block", "raise", "drop_oldest", "drop_newest", "coalesce"),
+        validator=word,
     )
     resend_within: float = attrs.field(default=270.0, converter=as_seconds, validator=seconds())
-    on_unknown: Literal["report", "resend"] = attrs.field(
-        default="report", validator=one_of("report", "resend")
-    )
-    on_new_session: Literal["keep", "return"] = attrs.field(
-        default="keep", validator=one_of("keep", "return")
-    )
+    on_unknown: Literal["report", "resend"] = attrs.field(default="report", validator=word)
+    on_new_session: Literal["keep", "return"] = attrs.field(default="keep", validator=word)

@@ -17,12 +17,12 @@ from ...values.fields import (
     as_seconds,
     as_tuple,
     flag,
-    one_of,
     path_of,
     refuse,
     short_seconds,
     tuple_of,
     whole,
+    word,
 )
 
 
@@ -96,16 +96,14 @@ class Positions(Value):
     would have contradicted before the answer to the ping; None. ConfigError names a bad field.
     """
 
-    order: Literal["number", "time", "opaque"] = attrs.field(
-        default="number", validator=one_of("number", "time", "opaque")
-    )
+    order: Literal["number", "time", "opaque"] = attrs.field(default="number", validator=word)
     per_channel: bool = attrs.field(default=False, validator=flag)
     contiguous: bool = attrs.field(default=False, validator=[flag, _numbers_only])
     repeats: bool = attrs.field(default=False, validator=flag)
     inclusive: bool = attrs.field(default=False, validator=flag)
     overlap: int = attrs.field(default=0, validator=[whole, _numbers_only])
     ends: Literal["stated", "anchor", "barrier", "quiet"] = attrs.field(
-        default="quiet", validator=[one_of("stated", "anchor", "barrier", "quiet"), _knows_anchors]
+        default="quiet", validator=[word, _knows_anchors]
     )
     interleaves: bool = attrs.field(default=False, validator=[flag, _is_sortable])
     proof: Literal["session", "barrier"] | None = attrs.field(default=None, validator=_fits_end)

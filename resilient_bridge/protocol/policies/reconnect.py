@@ -22,12 +22,12 @@ from ...values.fields import (
     instance_of,
     is_count,
     number,
-    one_of,
     optional,
     refuse,
     seconds,
     short_seconds,
     tuple_of,
+    word,
 )
 from ...values.rule import Rules, as_rules, check_rules, most_specific
 
@@ -94,12 +94,8 @@ class Reconnect(Value):
         default=Rules(), converter=as_rules, validator=(check_rules, _for_links)
     )
     attempts: int | None = attrs.field(default=5, validator=optional(count))
-    on_exhausted: Literal["suspend", "raise"] = attrs.field(
-        default="suspend", validator=one_of("suspend", "raise")
-    )
-    first_connect: Literal["retry", "raise"] = attrs.field(
-        default="retry", validator=one_of("retry", "raise")
-    )
+    on_exhausted: Literal["suspend", "raise"] = attrs.field(default="suspend", validator=word)
+    first_connect: Literal["retry", "raise"] = attrs.field(default="retry", validator=word)
     grace: float = attrs.field(default=300.0, converter=as_seconds, validator=seconds())
     connect_timeout: float = attrs.field(
         default=10.0, converter=as_seconds, validator=short_seconds

@@ -1,6 +1,8 @@
-"""The outcomes that a circuit remembers. Pure.
+"""What the outcomes of calls mean to a circuit: which of them count, and how many it takes. Pure.
 
-Consecutive failures, the last N calls, or the last N seconds.
+A caller's mistake is no outage. Only a failure of the server, or of the connection to it, counts.
+Any other failure is neutral: neither a failure nor a success. What counts is remembered as
+consecutive failures, as the last N calls, or as the last N seconds.
 
 Rule: constant memory, constant time. A success changes nothing while a window of calls is full and
 has no failure (`is_quiet`), and then need not be reported. A window of time has to count every call.
@@ -8,15 +10,48 @@ has no failure (`is_quiet`), and then need not be reported. A window of time has
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from ...failure import REJECTED, Category, Severity, is_limited
+from ...failure.what import matches_safely, names_class
 from ...values.window import Window
 
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from ...failure import Failure
     from .value import Breaker
+
+
+_ON_THE_WAY: Final = (Category.TRANSPORT, Category.TIMEOUT)
+_ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
+
+
+def verdict_of(
+    failure: Failure, breaker: Breaker, named: tuple[Any, ...] = ()
+) -> Literal["failure", "neutral", "critical"]:
+    """Return how `breaker` counts `failure`; critical opens the circuit at once.
+
+    `breaker.on` decides which failures count; without it, the categories do and `named`, the
+    exception classes that the Retry beside it names. A rejection by one of our own layers never
+    left this process and says nothing about the server. Neither does a limiter that says when to
+    retry.
+    """
+    if failure.code in REJECTED or (breaker.ignore and matches_safely(breaker.ignore, failure)):
+        return "neutral"
+    if failure.severity in _ALARMING:
+        return "critical"
+    if breaker.on:
+        return "failure" if matches_safely(breaker.on, failure) else "neutral"
+    if is_limited(failure):
+        return "neutral"
+    if failure.category in _ON_THE_WAY or failure.retryable or names_class(named, failure):
+        return "failure"
+    return "neutral"
+
+
+# ---- the outcomes that a circuit remembers -------------------------------------------------------
 
 
 _BUCKETS: Final = 20

@@ -1,4 +1,4 @@
-"""How many calls may run at once, and how many more may wait."""
+"""How many calls may run at once or wait, and how many may start in a span of time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import ClassVar
 import attrs
 
 from ...failure.source_text import shown
-from ...values.fields import as_seconds, called, count, optional, seconds, state_key, whole
+from ...values.fields import (
+    as_seconds,
+    called,
+    count,
+    optional,
+    seconds,
+    some_seconds,
+    state_key,
+    whole,
+)
 from ..layer import Layer
 
 
@@ -52,6 +61,50 @@ class Bulkhead(Layer):
     def summary(self) -> str:
         """Return how many calls may run and wait."""
         return f"{self.calls} at once, {self.queue} more may wait"
+
+    def __repr__(self) -> str:
+        """Return the constructor's call, with what differs from its defaults."""
+        return called(self, shown(self.calls), calls="")
+
+
+@attrs.frozen(repr=False, eq=False)
+class RateLimit(Layer):
+    """At most `calls` in any `per` seconds, and what fits evenly into them.
+
+        policy = rb.Policy(rb.RateLimit(60, per=60, max_wait=5))
+
+        @policy
+        async def search(query: str) -> str: ...
+
+    After a pause all `calls` may start at once. Durations may be timedeltas or texts ("10s"). A call whose turn
+    comes within `max_wait` seconds waits for it; any other gets ThrottledError with `retry_after`.
+    `key` shares the limit between policies; without it, it belongs to what is protected.
+    ConfigError names a bad field.
+    """
+
+    usual_position: ClassVar[int | None] = 4
+    outside_retry: ClassVar[str] = (
+        "RateLimit outside of Retry: repeats are not limited; put it after Retry"
+    )
+    has_local_state: ClassVar[bool] = True
+
+    calls: int = attrs.field(validator=count)
+    per: float = attrs.field(
+        default=1.0, converter=as_seconds, validator=some_seconds, kw_only=True
+    )
+    max_wait: float = attrs.field(
+        default=0.0, converter=as_seconds, validator=seconds(), kw_only=True
+    )
+    key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
+
+    @property
+    def worst_wait(self) -> float:
+        """How long a call may wait for its turn."""
+        return self.max_wait
+
+    def summary(self) -> str:
+        """Return how many calls may start in which time."""
+        return f"{self.calls} per {self.per:g} s"
 
     def __repr__(self) -> str:
         """Return the constructor's call, with what differs from its defaults."""

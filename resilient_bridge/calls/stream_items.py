@@ -1,9 +1,10 @@
-"""How long a stream may take after its first item: the rest of its Deadline, and `Timeout.idle`.
+"""The items of a stream: the first, up to which it is a call like any other, and the limits of the rest.
 
-`Timeout.idle` is the most seconds between two items. Rule: a Deadline covers all waits for items,
-the last one included; the reader's time between items is not counted. A Timeout covers an attempt,
-and the attempt of a stream ends with its first item. An async stream is cancelled while it is
-waited for. A sync one cannot be: no further item is requested once its time is over, and an item
+Until its first item a stream can be repeated or replaced. Then the rest of its Deadline and
+`Timeout.idle`, the most seconds between two items, bound it. Rule: a Deadline covers all waits for
+items, the last one included; the reader's time between items is not counted. A Timeout covers an
+attempt, and the attempt of a stream ends with its first item. An async stream is cancelled while it
+is waited for. A sync one cannot be: no further item is requested once its time is over, and an item
 that comes late is handed out.
 """
 
@@ -13,19 +14,18 @@ import asyncio
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from ...failure import Executed
-from ...transports.event_loop import running_loop
-from ...world import REAL
-from ..frame import CURRENT
-from .deadline import Deadline
-from .guard import timed_out, too_late
-from .value import Timeout
+from ..failure import Executed
+from ..transports.event_loop import running_loop
+from ..world import REAL
+from .frame import CURRENT
+from .timeout.guard import timed_out, too_late
+from .timeout.value import Deadline, Timeout
 
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from ...world import World
+    from ..world import World
 
 
 class StreamLimits:
@@ -125,3 +125,47 @@ def limits_of_call() -> StreamLimits:
         seconds,
         inf if idle is None else idle,
     )
+
+
+class StartedStream:
+    """A stream at its first item, or at its end if it has none."""
+
+    __slots__ = ("attempts", "is_empty", "item", "items", "limits", "returned", "waited")
+
+    def __init__(
+        self, items: Any, item: Any, *, is_empty: bool = False, returned: Any = None
+    ) -> None:
+        attempt = CURRENT.get()
+        self.attempts = attempt.number  # for the event at the end of the stream
+        self.waited = (attempt.first or attempt).waited
+        self.items = items
+        self.item = item
+        self.limits = NO_LIMITS if is_empty else limits_of_call()
+        self.is_empty = is_empty
+        self.returned = returned
+
+
+def starting(function: Callable[..., Any]) -> Callable[..., StartedStream]:
+    """Return a function that starts the stream of a function returning an iterable."""
+
+    def start(*args: Any, **kwargs: Any) -> StartedStream:
+        items = iter(function(*args, **kwargs))
+        try:
+            return StartedStream(items, next(items))
+        except StopIteration as end:
+            return StartedStream(items, None, is_empty=True, returned=end.value)
+
+    return start
+
+
+def starting_async(function: Callable[..., Any]) -> Callable[..., Awaitable[StartedStream]]:
+    """Return a function that starts the stream of an async generator function."""
+
+    async def start(*args: Any, **kwargs: Any) -> StartedStream:
+        items = aiter(function(*args, **kwargs))
+        try:
+            return StartedStream(items, await anext(items))
+        except StopAsyncIteration:
+            return StartedStream(items, None, is_empty=True)
+
+    return start

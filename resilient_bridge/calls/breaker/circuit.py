@@ -1,6 +1,9 @@
-"""The handle of a circuit: to inspect it, to set its state, and to run a block under it.
+"""The circuits of this process, and the handle of one.
 
-Rule: a handle holds no state of the circuit. All handles of one name refer to one circuit.
+A handle inspects a circuit, sets its state, and runs a block under it.
+
+Rule: a handle holds no state of the circuit. All handles of one name refer to one `CircuitState` of
+the registry.
 """
 
 from __future__ import annotations
@@ -10,21 +13,104 @@ from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from ... import events
 from ...failure import RejectedError, config_error, failure_or_none, rule_for
 from ...failure.teaching import TeachesNames, taught
-from . import circuits as registry
-from .in_use import clock
-from .verdict import verdict_of
+from ...telemetry import emit
+from ...world import current_world
+from ..registry import IN_FORCE, Sort
+from .state import CircuitState
+from .value import Breaker
 
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Literal, Self
 
-    from .state import CircuitState
+    from ..shared import SharedState, State
+    from .shared_circuit import SharedCircuit
+
+
+class _Chance:
+    """The random source of the context that opens the circuit: a test has its own."""
+
+    def random(self) -> float:
+        """Return a random number from 0 to below 1."""
+        return current_world().rng.random()
+
+
+_chance: Final = cast("random.Random", _Chance())
+
+
+def clock() -> float:
+    """Return the monotonic time, as policies see it in this context."""
+    return current_world().monotonic()
+
+
+def _tell(circuit: CircuitState, previous: State, state: State, reason: str, now: float) -> None:  # noqa: ARG001 -- events carry where it went
+    """Emit the event of a transition."""
+    is_open = state in ("open", "isolated")
+    emit(
+        events.CircuitChanged(
+            key=circuit.key,
+            state=state,
+            reason=reason,
+            retry_after=circuit.retry_after(now) if is_open else None,
+            failure=circuit.because if is_open else None,
+        )
+    )
+
+
+def _new_circuit(key: str, settings: Breaker) -> CircuitState:
+    return CircuitState(key, settings, _chance, _tell)
+
+
+def _worth(circuit: CircuitState) -> int:
+    """Return how much would be lost with a circuit, as a rank.
+
+    From low to high: nothing, some failures, an open time that is over, a state in force.
+    """
+    if circuit.state == "closed":
+        return 1 if circuit.counts(clock())[0] else 0
+    over = circuit.state in ("open", "half_open") and not circuit.retry_after(clock())
+    return 2 if over else IN_FORCE
+
+
+def _shared(store: SharedState, key: str, settings: Breaker) -> SharedCircuit:
+    from .shared_circuit import SharedCircuit  # imported here: most processes share nothing
+
+    return SharedCircuit(key, settings, _chance, _tell, store)
+
+
+CIRCUITS: Final = Sort[CircuitState, Breaker]("circuit", _new_circuit, _worth, shared=_shared)
+"""A circuit without a key is listed under its owner's name as long as the owner keeps it."""
+
+
+def circuit_by_name(key: str) -> CircuitState:
+    """Return the circuit of this name; a new one has the default numbers."""
+    return find_circuit(key) or CIRCUITS.assume(key, Breaker(key=key))
+
+
+def find_circuit(key: str) -> CircuitState | None:
+    """Return the circuit of this name if it is in use.
+
+    A circuit shared between processes comes first, if it is in use here; else it is that of this
+    process.
+    """
+    shared = [circuit for circuit in CIRCUITS.unnamed() if circuit.is_shared and circuit.key == key]
+    return shared[0] if shared else CIRCUITS.find(key)
+
+
+def known_circuits() -> list[CircuitState]:
+    """Return every circuit: first those with a name, then those of an owner."""
+    return [*CIRCUITS.named(), *CIRCUITS.unnamed()]
+
+
+# ---- the handle ----------------------------------------------------------------------------------
 
 
 class Circuit(TeachesNames):
@@ -110,10 +196,8 @@ class Circuit(TeachesNames):
 
         A block that is entered uses the name.
         """
-        if self._name and registry.find_circuit(self._name) is None:
-            near = get_close_matches(
-                self._name, [state.key for state in registry.known_circuits()], 1
-            )
+        if self._name and find_circuit(self._name) is None:
+            near = get_close_matches(self._name, [state.key for state in known_circuits()], 1)
             meant = f": did you mean {near[0]!r}?" if near else ""
             text = f"no policy and no block has used a circuit {self._name!r} yet{meant}"
             warnings.warn(text, UserWarning, stacklevel=3)
@@ -152,20 +236,15 @@ class _Block:
         state.began(self)
 
     def end(self, error: BaseException | None, now: float) -> None:
-        state, permit, seconds = self._state, self.permit, now - self.started
+        state, permit = self._state, self.permit
         if state.is_counted(self):
             return
         if error is None:
-            state.succeeded(permit, now, seconds)
+            state.succeeded(permit, now, now - self.started)
             return
         failure = None if issubclass(type(error), RejectedError) else failure_or_none(error)
-        verdict = (
-            "neutral" if failure is None else verdict_of(failure, state.settings, _own_class(error))
-        )
-        if verdict == "neutral":
-            state.released(permit, now, seconds)
-        else:
-            state.failed(permit, now, seconds, critical=verdict == "critical", because=failure)
+        named = () if failure is None else _own_class(error)
+        state.ended(permit, self, now, failure, state.settings, named)
 
 
 _MISTAKES: Final = (
@@ -211,7 +290,7 @@ def circuit(of: str | Callable[..., Any], /) -> Circuit:
     of such a circuit warns (UserWarning). Raises ConfigError for an object that has no circuit.
     """
     if isinstance(of, str) and of:
-        return Circuit(partial(registry.circuit_by_name, of), of)
+        return Circuit(partial(circuit_by_name, of), of)
     find: Callable[[], CircuitState | None] | None = getattr(
         getattr(of, "__binding__", of), "__circuit__", None
     )
@@ -237,7 +316,7 @@ def circuits() -> Mapping[str, Circuit]:
     If two have the same name, the later ones are numbered: `app.search #2`.
     """
     found: dict[str, Circuit] = {}
-    for state in registry.known_circuits():
+    for state in known_circuits():
         name, number = state.key, 1
         while name in found:
             number += 1

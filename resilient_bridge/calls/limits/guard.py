@@ -1,7 +1,7 @@
-"""The layer that waits for a permit of a bulkhead.
+"""The layers that wait for a permit of a bulkhead, or for a turn under a rate limit.
 
-Rule: an unused permit goes to the next waiter. A call that is cancelled, timed out or interrupted
-while it waits gives back its permit, also one that it was handed in the same instant.
+Rule: what is not used is given back. A call that is cancelled, timed out or interrupted while it
+waits gives back its permit, also one that it was handed in the same instant, or its turn.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ...failure import RejectedError
-from ...world.signal import Signal
 from ..frame import CURRENT, enclosing
 from ..guards import Guard, not_admitted
+from ..waits import SignalWait, Sleeps
 from .state import MADE
 
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from ..frame import CallFrame
     from ..guards import Wait
-    from .state import BulkheadState, Ticket
-    from .value import Bulkhead
+    from .state import BulkheadState, RateState, Ticket
+    from .value import Bulkhead, RateLimit
 
 
 class BulkheadGuard(Guard):
@@ -51,48 +51,33 @@ class BulkheadGuard(Guard):
         return error
 
 
-class _QueueSlot:
+class _QueueSlot(SignalWait):
     """A waiter in the queue of a bulkhead."""
+
+    __slots__ = ("_attempt", "_state", "_ticket")
 
     def __init__(self, state: BulkheadState, layer: Bulkhead, attempt: CallFrame) -> None:
         self._state = state
         self._attempt = attempt
         bounds = [bound for bound in (layer.max_wait, attempt.remaining) if bound is not None]
-        self._patience = min(bounds) if bounds else None
+        super().__init__("Bulkhead", attempt.world, min(bounds) if bounds else None)
 
-    def block(self) -> None:
-        signal = Signal()
-        ticket = self._join(signal.set)
+    def begin(self, wake: Callable[[], bool]) -> None:
         try:
-            signal.wait(self._patience)
-        except BaseException:
-            self._state.leave(ticket)
-            raise
-        self._settle(ticket)
-
-    async def suspend(self) -> None:
-        signal = Signal()
-        ticket = self._join(signal.set)
-        try:
-            await signal.suspend(self._attempt.world, self._patience)
-        except BaseException:
-            self._state.leave(ticket)
-            raise
-        self._settle(ticket)
-
-    def _join(self, wake: Callable[[], object]) -> Ticket:
-        try:
-            return self._state.join(wake)
+            self._ticket: Ticket = self._state.join(wake)
         except RejectedError as error:
             not_admitted(self._attempt, "bulkhead", self._state.key, error)
             raise
 
-    def _settle(self, ticket: Ticket) -> None:
-        if self._state.is_served(ticket):
+    def give_back(self) -> None:
+        self._state.leave(self._ticket)
+
+    def settle(self) -> None:
+        if self._state.is_served(self._ticket):
             self._attempt.slot = self._state
             return
-        self._state.leave(ticket)
-        error = self._state.rejection(self._patience)
+        self._state.leave(self._ticket)
+        error = self._state.rejection(self.patience)
         not_admitted(self._attempt, "bulkhead", self._state.key, error)
         raise error
 
@@ -110,3 +95,29 @@ def _begin_anew() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
+
+
+class RateGuard(Guard):
+    """Takes a turn before the call. The call uses up the turn, however it ends."""
+
+    __slots__ = ("layer", "state")
+
+    may_wait = True
+    gives_back = False
+
+    def __init__(self, state: RateState, layer: RateLimit) -> None:
+        self.state = state
+        self.layer = layer
+
+    def enter(self, attempt: CallFrame) -> Wait | None:
+        patience, remaining = self.layer.max_wait, attempt.remaining
+        if remaining is not None:
+            patience = min(patience, remaining)
+        try:
+            wait = self.state.reserve(attempt.world.monotonic(), patience)
+        except RejectedError as error:
+            not_admitted(attempt, "rate_limit", self.state.key, error)
+            raise
+        if wait <= 0:
+            return None
+        return Sleeps("RateLimit", attempt.world, (wait,), self.state.cancel)

@@ -1,0 +1,1 @@
+"""Bulkhead and RateLimit: the values, their state, and the layers that wait for it."""

@@ -1,1 +1,0 @@
-"""RateLimit: the value, its state, and the layer that waits for a turn."""

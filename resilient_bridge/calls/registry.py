@@ -1,0 +1,288 @@
+"""The registry of state: what a circuit, budget, bulkhead, limit, pause or refresh lock is found by.
+
+State has a key, never a value, so that it outlives the policies that use it. Its key is a name that
+its users share; a store and a name, if several processes share it; or its owner: a decorated
+function, or a Policy for `call` and `attempts`.
+
+Rule: one lock, and weak references. All users of a key share its state, and keep it alive. A state
+with a name and settings is kept for later users of the name as well. The number of those names is
+bounded, because keys are made from hosts and users. The state that is dropped first has been unused
+for long and holds nothing worth keeping. The content of a state that processes share is in the
+store, so that it is dropped with its last user here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
+
+import attrs
+
+from ..locks import new_rlock
+from ..values.fields import refuse
+
+
+if TYPE_CHECKING:
+    from .layer import Layer
+    from .shared import SharedState
+
+
+MOST: Final = 1024
+"""The most unused names of one sort that are kept."""
+IN_FORCE: Final = 3
+"""The worth of a state that must not be lost unnoticed."""
+
+S = TypeVar("S")
+V = TypeVar("V")
+
+# Of every sort. Reentrant: a store may answer while its line is made, and a listener of that asks.
+_LOCK: Final = new_rlock()
+
+
+class InUse(Generic[S]):
+    """The states of one sort that are in use, by key: each lives as long as one user keeps it."""
+
+    def __init__(self) -> None:
+        self._used: WeakValueDictionary[Any, S] = WeakValueDictionary()
+
+    def find(self, key: object) -> S | None:
+        """Return the state of this key, if it is in use."""
+        with _LOCK:
+            return self._used.get(key)
+
+    def of(self, key: object, make: Callable[[], S]) -> S:
+        """Return the state of this key; a new one is made."""
+        with _LOCK:
+            state = self._used.get(key)
+            if state is None:
+                state = self._used[key] = make()
+            return state
+
+
+class Sort(InUse[S], Generic[S, V]):
+    """The states of one sort that have settings: by name, by store and name, and those of owners.
+
+    Each has its `settings`, and `configure` replaces them. A named state that is dropped while it
+    is still in use is found again: two states under one name would not be shared.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[str, V], S],
+        worth: Callable[[S], int] = lambda _: 0,
+        *,
+        shared: Callable[[SharedState, str, V], S] | None = None,
+    ) -> None:
+        """`shared` makes a state that processes share."""
+        super().__init__()
+        self.name = name
+        self.is_shareable = shared is not None
+        self._make = make
+        self._worth = worth
+        self._shared = shared
+        self._recent: OrderedDict[str, S] = OrderedDict()  # the least recently used first
+        self._assumed: set[str] = set()  # names whose numbers no user has specified yet
+
+    def get(self, key: str, value: V, *, warn: bool) -> S:
+        """Return the state of this name, and apply these numbers to it."""
+        text = ""
+        with _LOCK:
+            state = self._used.get(key)
+            if state is None:
+                state, text = self._add(key, value)
+            else:
+                self._recent[key] = state
+                self._recent.move_to_end(key)
+            if key in self._assumed:
+                self._assumed.discard(key)
+                warn = False
+        _warn(_configured(self.name, key, state, value, warn) or text)
+        return state
+
+    def assume(self, key: str, value: V) -> S:
+        """Return the state of this name; a new one gets these numbers as a default.
+
+        Other numbers replace the default without a warning.
+        """
+        with _LOCK:
+            state = self._used.get(key)
+            if state is not None:
+                return state
+            state, lost = self._add(key, value)
+            self._assumed.add(key)
+        _warn(lost)
+        return state
+
+    def shared(self, store: SharedState, key: str, value: V, *, warn: bool) -> S:
+        """Return the state of this name in this store, and apply these numbers to it.
+
+        There is one for all users here, so that they share one line to the store.
+        """
+        make = cast("Any", self._shared)
+        # By the store's id, not its value: the state found holds the store, so that no other object
+        # can have its id.
+        state = self.of((id(store), key), lambda: make(store, key, value))
+        _warn(_configured(f"shared {self.name}", key, state, value, warn))
+        return state
+
+    def own(self, name: str, value: V) -> S:
+        """Make the state of one owner, who keeps it."""
+        state = self._make(name, value)
+        with _LOCK:
+            self._used[id(state)] = state
+        return state
+
+    def named(self) -> list[S]:
+        """Return every state that has a name in this process."""
+        with _LOCK:
+            return [state for key, state in self._used.items() if isinstance(key, str)]
+
+    def unnamed(self) -> list[S]:
+        """Return the states of owners, and those shared between processes."""
+        with _LOCK:
+            return [state for key, state in self._used.items() if not isinstance(key, str)]
+
+    def _add(self, key: str, value: V) -> tuple[S, str]:
+        """Create the state of a new name; return it and the warning about a dropped one."""
+        lost = self._forget() if len(self._recent) >= MOST else ""
+        state = self._recent[key] = self._used[key] = self._make(key, value)
+        return state, lost
+
+    def _forget(self) -> str:
+        # The first of the least valuable: a circuit in force is dropped only if all others are in
+        # force.
+        forgotten, least = "", IN_FORCE + 1
+        for key, state in self._recent.items():
+            worth = self._worth(state)
+            if worth < least:
+                forgotten, least = key, worth
+            if worth == 0:
+                break
+        del self._recent[forgotten]
+        self._assumed.discard(forgotten)
+        if least < IN_FORCE:
+            return ""
+        return f"{self.name} {forgotten!r} is forgotten while in force: so are {MOST} others"
+
+
+def _warn(text: str) -> None:
+    if text:
+        warnings.warn(text, UserWarning, stacklevel=4)
+
+
+def _configured(sort: str, key: str, state: Any, value: Any, warn: bool) -> str:
+    """Apply these numbers; return the warning if other users have specified different ones."""
+    before = state.settings
+    if before == value:
+        return ""
+    state.configure(value)
+    if not warn or _numbers(before) == _numbers(value):
+        return ""
+    return f"{sort} {key!r} was {before!r}, is {value!r} now: the last one wins, for all who use it"
+
+
+def _numbers(value: Any) -> Any:
+    """Return the numbers that two users of one name have to agree on."""
+    # Each policy decides for itself which failures count: two that differ in that can share a
+    # circuit.
+    return attrs.evolve(value, on=(), ignore=()) if hasattr(value, "ignore") else value
+
+
+class _Circuit(Protocol):
+    """A circuit, as far as its owner knows it."""
+
+    key: str
+
+    def link_ready(self, now: float) -> None:
+        """The link whose calls it guards is READY again."""
+
+
+class States:
+    """The state of one owner, made when a layer first needs it; `name` is the display name.
+
+    A layer with a key uses what the registry holds under it. A layer without one has a state here,
+    which outlives the policy: if another policy replaces it, the circuit keeps its state.
+
+    `shared_as` is the owner's name in all processes; None: it has none that they would agree on.
+    `shares_pause`: all owners of this name wait for one pause.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_keys",
+        "_logged",
+        "_own",
+        "compiled_for",
+        "current",
+        "name",
+        "shared_as",
+        "shares_pause",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: str, shared_as: str | None = None, *, shares_pause: bool = False
+    ) -> None:
+        self.name = name
+        self.shared_as = shared_as
+        self.shares_pause = shares_pause
+        self._logged: set[str] | None = None
+        # The circuit in use, its own or shared: what `circuit(x)` shows.
+        self.current: _Circuit | None = None
+        self._keys: tuple[str, ...] = ()  # of the shared states that this owner has used
+        # By their sort; a state shared between processes is here while it is in use.
+        self._own: dict[str, Any] = {}
+        # The layers whose numbers apply to the `call` and `attempts` of a policy; see `protect`.
+        self.compiled_for: tuple[Layer, ...] | None = None
+
+    def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:
+        """Return the state for these settings, and apply the settings to it."""
+        key: str | None = cast("Any", settings).key
+        if store is not None and sort.is_shareable:
+            key = self._shared_key(sort.name, settings, key)
+            found = self._own[f"shared {sort.name}"] = sort.shared(
+                store, key, settings, warn=self._is_new(key)
+            )
+            return found
+        if key is not None:
+            return sort.get(key, settings, warn=self._is_new(key))
+        own = self._own.get(sort.name)
+        if own is None:
+            own = self._own[sort.name] = sort.own(self.name, settings)
+        else:
+            own.configure(settings)
+        return cast("S", own)
+
+    @property
+    def logged(self) -> set[str]:
+        """The classes of which the log has said why they are not repeated."""
+        if self._logged is None:
+            self._logged = set()
+        return self._logged
+
+    def owned(self, sort: str, make: Callable[[], S]) -> S:
+        """Return the state of a sort without settings; it is made once for this owner."""
+        if sort not in self._own:
+            self._own[sort] = make()
+        return cast("S", self._own[sort])
+
+    def _is_new(self, key: str) -> bool:
+        """Return whether this owner uses a shared state for the first time.
+
+        Later it may change the numbers without a warning.
+        """
+        is_new = key not in self._keys
+        if is_new:
+            self._keys = (*self._keys, key)
+        return is_new
+
+    def _shared_key(self, sort: str, settings: object, key: str | None) -> str:
+        """Return the name under which other processes share it."""
+        found = key or self.shared_as
+        if found is None or "<lambda>" in found:
+            path = f"{type(settings).__name__}.key"
+            refuse(path, f"a key: a shared {sort} needs a name that all processes agree on", key)
+        return found
