@@ -329,6 +329,21 @@ async def test_a_word_that_no_program_can_take_is_a_failure():
             assert not (await toolbox.call("bash", {"script": script})).ok
 
 
+async def test_a_command_with_a_nul_is_not_started(monkeypatch):
+    """Whatever the event loop makes of it: uvloop would run the command up to the NUL."""
+    toolbox, _ = shell()
+    started = []
+
+    async def subprocess_exec(factory, *words, **_):
+        started.append(words)
+        return None, factory()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "subprocess_exec", subprocess_exec)
+    outcome = await toolbox.call("bash", {"script": "echo \0"}, timeout=5)
+    assert (started, outcome.ok) == ([], False)
+    assert "embedded null byte" in str(outcome)
+
+
 @pytest.mark.parametrize(
     "mistake",
     [

@@ -47,5 +47,10 @@ def is_reaped(pid: int) -> bool:
 
 
 def open_files() -> int:
-    """How many descriptors this process has; 0 on Windows, where nobody can say."""
-    return 0 if os.name == "nt" else len(list(Path("/proc/self/fd").iterdir()))
+    """How many descriptors this process has; 0 on Windows, where nobody can say.
+
+    Those of /dev/null are not counted: uvloop opens it with the first child of a loop, and closes it with the loop.
+    """
+    if os.name == "nt":
+        return 0
+    return sum(os.path.realpath(one) != os.devnull for one in Path("/proc/self/fd").iterdir())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from inspect import ismodule
 
 
 async def main() -> str:
@@ -12,8 +13,8 @@ async def main() -> str:
     import resilient_bridge as rb
 
     loaded = 0
-    rooms = [rb, rb.agent, rb.stores, rb.errors, rb.events, rb.presets, rb.dialects]
-    for room in rooms:
+    modules = [one for name in rb.__all__ if ismodule(one := getattr(rb, name))]
+    for room in (rb, *modules):
         for name in room.__all__:
             getattr(room, name)
             loaded += 1

@@ -207,7 +207,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self.pid = self._transport.get_pid()
         self._tree = ProcessTree(self._transport, self._exited)
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(_STDIN))
-        self._stdin.set_write_buffer_limits(high=0)
+        if not self._stdin.is_closing():  # uvloop: the child may have exited before this
+            self._stdin.set_write_buffer_limits(high=0)
         self._unread = Unread.of(self._stdin)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:

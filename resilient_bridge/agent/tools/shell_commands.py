@@ -226,6 +226,9 @@ async def _started(
 
     If cancelled meanwhile, end the command before raising.
     """
+    if any("\0" in os.fsdecode(word) for word in words):
+        # asyncio's own loop says the same; uvloop would run the command up to the NUL.
+        raise ValueError("embedded null byte")
     options: dict[str, Any] = {"cwd": cwd, "env": env, **OWN_GROUP}
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(

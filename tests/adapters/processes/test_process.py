@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.internals.adapters import GRACE_SECONDS, STDERR_BYTES, ChildProcess
-from tests.peers.processes import is_reaped, is_running
+from tests.peers.processes import is_reaped, is_running, open_files
 from tests.peers.running import until
 from tests.rows import each_row
 
@@ -48,20 +48,14 @@ class Witness:
 async def leaving_nothing():
     """No descriptor and no task is left behind."""
 
-    def descriptors() -> int:
-        # uvloop opens /dev/null with the first child of a loop, and closes it with the loop.
-        return len(
-            [one for one in Path("/proc/self/fd").iterdir() if os.path.realpath(one) != os.devnull]
-        )
-
     gc.collect()
     fds, tasks = (
-        descriptors(),
+        open_files(),
         asyncio.all_tasks(),
     )  # some of an earlier test may still be about to end
     yield
     assert not asyncio.all_tasks() - tasks
-    assert descriptors() == fds
+    assert open_files() == fds
 
 
 @contextlib.asynccontextmanager
@@ -201,6 +195,36 @@ async def test_a_number_that_belongs_to_somebody_else_is_not_signalled():
             await witness.child.close(0.1)
             assert other.poll() is None
             other.kill()
+
+
+class ClosedPipe:
+    """The stdin of a child that has exited, as uvloop has it: it refuses every setting."""
+
+    def is_closing(self):
+        return True
+
+    def set_write_buffer_limits(self, high=None):
+        raise RuntimeError("the handler is closed")
+
+    def get_extra_info(self, name):
+        return None
+
+
+class ExitedBefore:
+    """The transport of such a child."""
+
+    def get_pid(self):
+        return 2**22 + 1  # no process has this number
+
+    def get_pipe_transport(self, number):
+        return ClosedPipe()
+
+
+async def test_a_child_may_exit_before_its_start_is_reported():
+    """uvloop calls `connection_made` when the pipe is closed already; the start is no error."""
+    child = ChildProcess(("true",), max_line=99)
+    child.connection_made(ExitedBefore())
+    assert child.pid == 2**22 + 1
 
 
 ORPHANS = """
