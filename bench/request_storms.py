@@ -58,7 +58,7 @@ class Client:
     def ended(self, permit: int, now: float, *, ok: bool) -> None:
         if self.circuit and not ok:
             self.circuit.failed(permit, now, LATENCY)
-        elif self.circuit and not self.circuit.is_calm:
+        elif self.circuit and not self.circuit.tell_after > 0:
             self.circuit.succeeded(permit, now, LATENCY)
 
     def wait(self, now: float, attempt: int, previous: float | None) -> float | None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from .layer import Layer
-    from .shared.ports import SharedState
+    from .shared import SharedState
 
 
 @attrs.frozen

@@ -36,11 +36,14 @@ def call_returned(plan: Planned, first: CallFrame) -> None:
 
 
 def call_ended(plan: Planned, first: CallFrame, error: BaseException) -> None:
-    """Report a call that has raised."""
-    if HUB.listening:  # also for a stream: it has not started
-        tell_finished(
-            plan, *_outcome_of(first, error), _seconds(first), first.waited, _failure(error)
-        )
+    """Report a call that has raised, also one of a stream: it has not started."""
+    if not HUB.listening:
+        return
+    attempts = _attempts(first, error)
+    outcome: events.CallOutcome = "cancelled"
+    if isinstance(error, Exception):
+        outcome = "rejected" if attempts == 0 else "failed"
+    tell_finished(plan, outcome, attempts, _seconds(first), first.waited, _failure(error))
 
 
 def block_finished(plan: Planned, first: CallFrame, error: BaseException | None) -> None:
@@ -98,13 +101,6 @@ def rejected(
     """Report that a layer rejected an attempt."""
     if HUB.listening:
         tell(events.CallRejected(name=name, by=by, key=key, failure=failure))
-
-
-def _outcome_of(first: CallFrame, error: BaseException) -> tuple[events.CallOutcome, int]:
-    attempts = _attempts(first, error)
-    if not isinstance(error, Exception):
-        return "cancelled", attempts
-    return ("rejected" if attempts == 0 else "failed"), attempts
 
 
 def _attempts(first: CallFrame, error: BaseException | None) -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .guards import Guard
     from .layer import Layer
     from .registry import States
-    from .shared.ports import SharedState
+    from .shared import SharedState
 
     class HasLayers(Protocol):
         """The part of a Policy that a plan is made from."""

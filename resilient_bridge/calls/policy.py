@@ -29,7 +29,7 @@ from ..lazy_names import public
 from ..values.fields import check_flag, refuse, wants
 from .layer import Layer
 from .retry.value import Retry
-from .shared.ports import SharedState
+from .shared import SharedState
 
 
 if TYPE_CHECKING:

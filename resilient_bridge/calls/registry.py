@@ -27,7 +27,7 @@ from ..values.fields import refuse
 
 if TYPE_CHECKING:
     from .layer import Layer
-    from .shared.ports import SharedState
+    from .shared import SharedState
 
 
 MOST: Final = 1024

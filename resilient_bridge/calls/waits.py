@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..world import World
-    from .shared.ports import Question
+    from .shared import Question
 
 
 T = TypeVar("T")

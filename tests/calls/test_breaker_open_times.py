@@ -121,7 +121,7 @@ def test_a_reset_closes_it():
     circuit.reset(1.0)
     assert circuit.transitions[-1] == ("open", "closed", "manual_reset", 1.0)
     assert circuit.counts(1.0) == (0, 3)
-    assert (circuit.is_closed, circuit.is_calm, circuit.because) == (True, True, None)
+    assert (circuit.is_closed, circuit.tell_after > 0, circuit.because) == (True, True, None)
 
 
 def test_a_reset_of_a_closed_circuit_forgets_without_a_transition():
@@ -132,7 +132,7 @@ def test_a_reset_of_a_closed_circuit_forgets_without_a_transition():
     circuit.reset(0.0)
     circuit.failed(old, 0.0, 0.0)
     assert circuit.counts(0.0) == (0, 2)
-    assert circuit.is_calm
+    assert circuit.tell_after > 0
     assert circuit.transitions == []
 
 
@@ -165,10 +165,10 @@ def test_what_opened_it_is_forgotten_with_the_opening(verb):
 
 
 def test_a_disabled_circuit_lets_everything_through_and_counts_nothing():
-    """`is_closed` and `is_calm` are true, whatever fails."""
+    """It is closed, and no success need be reported, whatever fails."""
     circuit = opened()
     circuit.disable(1.0)
-    assert (circuit.state, circuit.is_closed, circuit.is_calm) == ("disabled", True, True)
+    assert (circuit.state, circuit.is_closed, circuit.tell_after > 0) == ("disabled", True, True)
     late = circuit.admit(1.0)
     circuit.fail(20, critical=True)
     assert circuit.state == "disabled"
@@ -200,7 +200,7 @@ def test_a_changed_window_of_calls_keeps_the_newest():
     for size, counts in ((4, (1, 4)), (6, (1, 4)), (3, (0, 3)), (4, (0, 3))):
         circuit.configure(Breaker(window=size))
         assert circuit.counts(0.0) == counts
-        assert circuit.is_calm == (counts == (0, size))
+        assert (circuit.tell_after > 0) == (counts == (0, size))
 
 
 def test_a_window_of_calls_becomes_a_row_and_back():
@@ -249,11 +249,11 @@ def test_between_calls_and_time_nothing_converts():
     circuit.fail(5)
     circuit.configure(Breaker(window=timedelta(seconds=50)))
     assert circuit.counts(0.0) == (0, 0)
-    assert not circuit.is_calm
+    assert circuit.tell_after < 0
     circuit.fail(5)
     circuit.configure(Breaker.consecutive(50))
     assert circuit.counts(0.0) == (0, 50)
-    assert circuit.is_calm
+    assert circuit.tell_after > 0
 
 
 def test_other_numbers_count_at_once():
@@ -339,7 +339,7 @@ def test_threads_see_one_row_of_transitions(often_switching):
                 continue
             if rng.random() < 0.6:
                 circuit.failed(permit, now, 0.0)
-            elif not circuit.is_calm:
+            elif circuit.tell_after < 0:
                 circuit.succeeded(permit, now, 0.0)
 
     in_threads(call, 8)

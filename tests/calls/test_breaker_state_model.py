@@ -197,7 +197,7 @@ class CircuitAgainstModel(RuleBasedStateMachine):
         self.model.end(call, how, seconds, self.now)
         circuit = self.circuit
         if how == "succeeded":
-            if is_reported or not circuit.is_calm or seconds >= SLOW:
+            if is_reported or circuit.tell_after < 0 or seconds >= SLOW:
                 circuit.succeeded(permit, self.now, seconds)
         elif how == "released":
             circuit.released(permit, self.now, seconds)
@@ -263,13 +263,13 @@ class CircuitAgainstModel(RuleBasedStateMachine):
         failed, seen = circuit.counts(self.now)
         if model.state == "closed":
             assert (failed, seen) == model.counts(self.now)
-            assert circuit.is_calm == (
+            assert (circuit.tell_after > 0) == (
                 not model.is_timed()
                 and failed == 0
                 and (model.in_a_row() or seen == model.breaker.window)
             )
         else:
-            assert circuit.is_calm == (model.state == "disabled")
+            assert (circuit.tell_after > 0) == (model.state == "disabled")
         assert circuit.retry_after(self.now) == self.hint()
 
     def hint(self):

@@ -9,6 +9,7 @@ import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import Server, at_once, both, everywhere, settle
+from tests.internals.calls import BULKHEADS
 
 
 class RefreshLock:
@@ -228,3 +229,18 @@ def test_a_circuit_does_not_hear_of_them(form):
             with pytest.raises(rb.errors.ThrottledError):
                 form.run(get)
         assert rb.calls.circuit(get).state == "closed"
+
+
+def test_a_call_that_would_queue_without_an_event_loop_says_so():
+    """The ConfigError names the layer, and the place in the queue is given back."""
+
+    @rb.Policy(rb.Bulkhead(1, queue=1, key="no loop"))
+    async def read() -> str:
+        return "read"
+
+    state = BULKHEADS.get("no loop", rb.Bulkhead(1, queue=1, key="no loop"), warn=False)
+    assert state.try_acquire()
+    with pytest.raises(rb.ConfigError, match=r"Bulkhead.*no running event loop"):
+        read().send(None)
+    assert (state.running, state.waiting) == (1, 0)
+    state.release()

@@ -21,7 +21,7 @@ __getattr__ = lazily(
         "plan": "Plan",
         "retry.budget_state": "BudgetState",
         "retry.coordination": "BUDGETS PAUSED",
-        "shared.ports": "CircuitAnswer CircuitView SharedState",
+        "shared": "CircuitAnswer CircuitView SharedState",
         "waits": "waited_for",
     },
 )

@@ -101,7 +101,7 @@ def test_a_window_in_redis_counts_as_one_in_the_process(state, key, breaker, see
             assert both.view.because == "CONN_RESET"
             break
         failures, margin = 0, both.view.margin
-        assert both.view.is_quiet == both.twin.is_calm
+        assert both.view.is_quiet == (both.twin.tell_after > 0)
 
 
 @pytest.mark.parametrize("breaker", BREAKERS[:4], ids=repr)

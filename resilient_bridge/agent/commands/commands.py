@@ -7,6 +7,7 @@ the peer has not reported on the command for longer than it keeps a result.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
@@ -154,23 +155,42 @@ class Command:
         return self.status
 
     async def _until_final(self) -> None:
-        world, number, wait = current_world(), 0, None
-        while True:
+        """Poll until the peer has a final answer; tenacity runs the polls, by the clock in use."""
+        import tenacity  # here: nothing else of an agent loads it
+
+        world, least, wait = current_world(), 0.0, None
+        failed: Exception | None = None
+
+        async def is_final() -> bool:
+            nonlocal least, failed
             least = 0.0
             try:
                 await self._ask()
-            except Exception as error:
-                if (wanted := _wait_after(error)) is None:
-                    raise
-                if self.status is CommandStatus.EXPIRED:
-                    raise self._lost(error) from error
+            except Exception as error:  # noqa: BLE001 -- raised below: tenacity's loop would hold what holds it
+                wanted = _wait_after(error)
+                if wanted is None or self.status is CommandStatus.EXPIRED:
+                    failed = error
+                    return True
                 least = wanted
-            else:
-                if self._look.status is not CommandStatus.PENDING:
-                    return
-            number += 1
-            wait = self._peer.interval.next(number, wait, world.rng)
-            await world.asleep(max(wait, least, _SHORTEST))
+                return False
+            return self._look.status is not CommandStatus.PENDING
+
+        def until_next(state: tenacity.RetryCallState) -> float:
+            nonlocal wait
+            wait = self._peer.interval.next(state.attempt_number, wait, world.rng)
+            return max(wait, least, _SHORTEST)
+
+        polls = tenacity.AsyncRetrying(
+            sleep=world.asleep, wait=until_next, retry=tenacity.retry_if_result(operator.not_)
+        )
+        await polls(is_final)
+        try:
+            if failed is not None and _wait_after(failed) is not None:
+                raise self._lost(failed) from failed
+            if failed is not None:
+                raise failed
+        finally:
+            failed = None  # an error must not be held by a frame that it holds
 
     async def _ask(self) -> None:
         if self.is_done:

@@ -8,6 +8,7 @@ programs may start it at the same time. Only a process that this program started
 from __future__ import annotations
 
 import asyncio
+import operator
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -236,10 +237,17 @@ class Daemon:
 
         Starts at most one process.
         """
+        import tenacity  # here: a daemon that is up is checked once, without it
+
         loop, world = asyncio.get_running_loop(), current_world()
         ends, world_ends = loop.time() + self._patience, world.monotonic() + self._patience
-        is_started = False
-        while (found := await self.health()) is not DaemonHealth.READY:
+        is_started, remaining = False, 0.0
+        process: DaemonProcess | None = None
+
+        async def is_ready() -> bool:
+            nonlocal is_started, remaining, process
+            if (found := await self.health()) is DaemonHealth.READY:
+                return True
             if found is DaemonHealth.UNREACHABLE and not is_started and self.pid is None:
                 is_started, self._process = True, self._spawned()
             process = self._process if is_started or self.pid else None
@@ -248,12 +256,21 @@ class Daemon:
             remaining = min(ends - loop.time(), world_ends - world.monotonic())
             if remaining <= 0:
                 raise error_for(self._not_ready(process))
-            wait = min(self._interval, remaining)
+            return False
+
+        async def sleep(seconds: float) -> None:
             # The clock of a test must not run ahead of a process that is coming up at its URL.
             if self._probe.asks_url and process is not None and process.is_running:
-                await asyncio.sleep(wait)
+                await asyncio.sleep(seconds)
             else:
-                await world.asleep(wait)
+                await world.asleep(seconds)
+
+        checks = tenacity.AsyncRetrying(
+            sleep=sleep,
+            wait=lambda _: min(self._interval, remaining),
+            retry=tenacity.retry_if_result(operator.not_),
+        )
+        await checks(is_ready)
 
     def _spawned(self) -> DaemonProcess:
         try:

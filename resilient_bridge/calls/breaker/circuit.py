@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal, Self
 
-    from ..shared.ports import SharedState, State
+    from ..shared import SharedState, State
     from .shared_circuit import SharedCircuit
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ..frame import CallFrame
     from ..guards import Wait
-    from ..shared.ports import CircuitAnswer, CircuitView, Ending, Question, SharedState, State
+    from ..shared import CircuitAnswer, CircuitView, Ending, Question, SharedState, State
     from .value import Breaker
 
 

@@ -6,11 +6,11 @@ change of state, so that the outcome of a call from an older era is recognised a
 permit of a probe is a negative number of its own with a lease: a probe that is lost or hangs loses
 its permit when the lease ends, so nothing can keep the circuit half-open for ever.
 
-`is_closed` and `is_calm` are plain attributes, read without the lock: a caller that sees
-`is_closed` uses `era` as its permit, and one that sees `is_calm` need not report a success. Both
-may be stale by one step; the era catches that. `is_plain` and `is_silent` mean the same for a
-circuit without `slow_after`, which does not track the calls under way. A success that took
-`tell_after` seconds or more must be reported.
+`is_closed` and `tell_after` are plain attributes, read without the lock: a caller that sees
+`is_closed` uses `era` as its permit, and a success that took less than `tell_after` seconds need
+not be reported. Both may be stale by one step; the era catches that. `is_plain` and `is_silent`
+mean that it is closed, and that no success need be reported, for a circuit without `slow_after`,
+which does not track the calls under way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Literal, Protocol
 
     from ...failure import Failure
-    from ..shared.ports import State
+    from ..shared import State
     from .value import Breaker
 
     class UnderWay(Protocol):
@@ -80,7 +80,6 @@ class CircuitState:
         "_window",
         "because",
         "era",
-        "is_calm",
         "is_closed",
         "is_plain",
         "is_silent",
@@ -106,7 +105,7 @@ class CircuitState:
         self.era: int = 0
         self.why = ""  # the reason of the last opening or isolation
         self.because: Failure | None = None  # the failure that opened it, while that lasts
-        self.is_closed = self.is_calm = self.is_plain = self.is_silent = True
+        self.is_closed = self.is_plain = self.is_silent = True
         self._lock = new_lock()
         self._rng, self._on_transition = rng, on_transition
         self._untold: tuple[tuple[State, State, str, float], ...] = ()
@@ -149,7 +148,8 @@ class CircuitState:
                 self._change("half_open", "reset_timeout_elapsed", now)
             permit = self._lease(now) if self.state == "half_open" else None
             if permit is None:
-                raise self._rejection(now)
+                hint = self._hint(now)
+                raise CircuitOpenError(self.key, self.state, self.why, hint, self.because)
         if is_due:
             self._tell()
         return permit
@@ -328,9 +328,6 @@ class CircuitState:
                 return min(min(ends) - now, _LONGEST_HINT)
         return None
 
-    def _rejection(self, now: float) -> CircuitOpenError:
-        return CircuitOpenError(self.key, self.state, self.why, self._hint(now), self.because)
-
     def _change(self, state: State, reason: str, now: float) -> None:
         """Go to `state`; every permit from before is void."""
         transition: tuple[State, State, str, float] = (self.state, state, reason, now)
@@ -367,7 +364,6 @@ class CircuitState:
         self._set_calm(disabled or (closed and self._window.is_quiet))
 
     def _set_calm(self, is_calm: bool) -> None:
-        self.is_calm = is_calm
         self.is_silent = is_calm and self.under_way is None
         self.tell_after = self.slow_after if is_calm else -inf
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Self
 
-    from ..shared.ports import CircuitRules
+    from ..shared import CircuitRules
 
 
 # Chosen by bench/request_storms.py; docs/strategies/breaker.md has the numbers.

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ..frame import CallFrame
     from ..guards import Wait
     from ..registry import States
-    from ..shared.ports import Question, SharedState
+    from ..shared import Question, SharedState
     from .value import Retry, RetryBudget
 
 

@@ -10,7 +10,7 @@ from .scripts import BUDGET
 
 
 if TYPE_CHECKING:
-    from ...calls.shared.ports import BudgetRules
+    from ...calls.shared import BudgetRules
     from .exchange import Command, Exchange
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...calls.shared.ports import CircuitAnswer, CircuitView
+from ...calls.shared import CircuitAnswer, CircuitView
 from .exchange import LINGER, Line
 from .question import PendingQuestion
 from .scripts import CIRCUIT
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal, TypeAlias
 
-    from ...calls.shared.ports import CircuitRules, Ending, State
+    from ...calls.shared import CircuitRules, Ending, State
     from .exchange import Command, Exchange
 
     # era, probe, endings, code of the last failure

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from ...calls.shared.ports import BudgetRules, CircuitRules, CircuitView
+    from ...calls.shared import BudgetRules, CircuitRules, CircuitView
 
 
 def _check_url(_: object, __: attrs.Attribute[Any], url: object) -> None:

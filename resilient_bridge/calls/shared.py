@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from ...values.backoff import Backoff
+    from ..values.backoff import Backoff
 
 
 Ending: TypeAlias = Literal["succeeded", "failed", "slow", "critical", "released"]

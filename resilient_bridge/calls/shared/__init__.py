@@ -1,1 +1,0 @@
-"""Circuits and budgets that several processes share: the interface of a store."""
