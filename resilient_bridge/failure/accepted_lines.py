@@ -18,7 +18,7 @@ from inspect import Parameter, signature
 from typing import Any, Final
 
 from ..lazy_names import home_of, public
-from .foreign_words import example
+from .foreign_words import DURATIONS, example
 
 
 _ROOMS: Final = tuple(
@@ -157,6 +157,7 @@ class _Trial:
             raise _Refusal  # `int("bridge.db")`: it is not the reader's, and not called here
         owner = _owner(function)
         if not owner:
+            self._try_durations(node, named)
             self._unknown.add(node)
             return _readers_own
         try:
@@ -170,6 +171,19 @@ class _Trial:
             self._unknown.add(node)
             return _readers_own
         raise refusal
+
+    def _try_durations(self, node: ast.Call, named: Mapping[str, object]) -> None:
+        """Raise _Refusal for a duration that nothing of ours takes: they are taken alike everywhere."""
+        where = ast.unparse(node.func)
+        for keyword in node.keywords if where.startswith("rb.") else ():
+            is_known = keyword.arg in DURATIONS and keyword.value not in self._unknown
+            if keyword.arg is None or not is_known or named[keyword.arg] is None:
+                continue
+            try:
+                public("Backoff").constant(named[keyword.arg])
+            except Exception:  # noqa: BLE001 -- an object of the user's may be the value
+                owner = where.rpartition(".")[2]
+                raise _Refusal(owner, keyword.arg, (keyword.value,)) from None
 
 
 def _named(node: ast.Name | ast.Attribute) -> Any:

@@ -13,6 +13,7 @@ import ast
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from functools import wraps
 from inspect import Parameter, getattr_static, iscoroutinefunction, signature
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -127,6 +128,10 @@ def code(value: Any) -> str:
         text = shown(value)
     elif hasattr(type(value), "__attrs_attrs__") or isinstance(value, Kind | Category):
         text = _CLASS.sub(lambda found: address(found[1]) or found[1], shown(value))
+    elif isinstance(value, timedelta):
+        text = f"timedelta(seconds={value.total_seconds():g})"
+    elif isinstance(value, re.Pattern):
+        text = f"re.compile({shown(cast('Any', value).pattern)})"
     elif isinstance(value, ModuleType):
         text = value.__name__.replace("resilient_bridge", "rb", 1)
     else:
@@ -273,6 +278,11 @@ class _Call:
     def _fill(self, meaning: str, text: str, value: object) -> None:
         """Give an argument from a template such as `policy=rb.Policy({})`."""
         name, _, template = meaning.partition("=")
+        if (
+            name == "timeouts"
+        ):  # of a Toolbox, which is not made for a trial; a Timeout takes the same
+            timeout = accepted_line(f"rb.Timeout({text})", {text: value})
+            text = timeout.removeprefix("rb.Timeout(").removesuffix(")") or EXAMPLES["timeout"]
         named = value if isinstance(value, str) and re.fullmatch(r"[\w.-]+", value) else "default"
         filled = template.replace("{name}", named).replace("{}", text)
         self.put(name, filled.replace("{{", "{").replace("}}", "}"))

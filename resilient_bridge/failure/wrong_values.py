@@ -70,7 +70,7 @@ def url_for(_: str, received: object) -> str:
 
 
 _INDEX: Final = re.compile(r"\[.*", re.DOTALL)
-_NUMBER: Final = re.compile(r"\s*\+?(\d+(?:\.\d+)?)\s*")
+_NUMBER: Final = re.compile(r"\s*\+?(\d{1,9}(?:\.\d+)?)\s*")
 _UNIT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 _UNITS: Final = {
     "second": "s",
@@ -237,12 +237,6 @@ def _usual(owner: str, field: str, received: object) -> str:
         return str(int(received))
     if found in {"True", "False"}:
         return "False" if received in (0, "no", "false", "False", "off", "n", "") else found
-    if (
-        isinstance(received, type)
-        and (public_name := address(received.__name__))
-        and not issubclass(received, BaseException)
-    ):
-        return _instance(public_name, received, found)
     return found
 
 
@@ -472,12 +466,11 @@ def _dialect(owner: str, received: object) -> str:
 
 def _store(owner: str, received: object) -> str:
     if isinstance(received, type):
-        public_name = address(received.__name__)
-        return (
-            _instance(public_name, received, "")
-            if public_name
-            else f'{received.__name__}("bridge.db")'
-        )
+        public_name = address(received.__name__) or ""
+        if public_name.startswith("rb.stores."):
+            return _instance(public_name, received, "")
+        if not public_name:
+            return f'{received.__name__}("bridge.db")'
     return example(owner, "store")
 
 
@@ -588,7 +581,7 @@ def _reconnect(_: str, received: object) -> str:
 
 def _timeouts(_: str, received: object) -> str:
     is_number = (
-        isinstance(received, int | float) and not isinstance(received, bool) and received > 0
+        isinstance(received, int | float) and not isinstance(received, bool) and 0 < received <= 1e9
     )
     return f"{{'default': {code(received)}}}" if is_number else EXAMPLES["timeouts"]
 

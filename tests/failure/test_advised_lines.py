@@ -16,6 +16,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.lazy_names import doors, found, names_of
+from tests.failure.test_mistakes_in_code import MISTAKES, message_of
 from tests.internals.failure import accepted_line, example, line_for_value, line_with
 from tests.settings.refusals import GOLDEN
 
@@ -145,7 +146,7 @@ class TestALineWithAReceivedValue:
             ("rb.Retry(on=fetch, attempts=None)", "rb.Retry(on=fetch, attempts=4)"),
             ("rb.Policy(rb.Retry(), state=theirs)", "rb.Policy(rb.Retry(), state=theirs)"),
             ("rb.BridgeClient(url, store=int('bridge.db'))", ""),
-            ("rb.HTTPTransport(timeout=nan)", ""),
+            ("rb.HTTPTransport(no_such=nan)", ""),
             ("rb.Retry(on=(,))", ""),
             ("rb.Retry(no_such=1)", ""),
         ],
@@ -186,3 +187,33 @@ def test_a_wrong_call_says_what_is_wrong_where_no_line_is_accepted() -> None:
         rb.Retry(tries=-1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     with pytest.raises(rb.errors.ArgumentError, match=r"write retry\.evolve\(attempts=4\)$"):
         rb.Retry().evolve(tries="soon")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "line"),
+    [
+        (lambda: rb.agent.Toolbox(timeout="soon"), "rb.agent.Toolbox(timeouts={'default': 10})"),
+        (lambda: rb.agent.Toolbox(timeout=3), "rb.agent.Toolbox(timeouts={'default': 3})"),
+        (lambda: rb.agent.Toolbox(timeouts=10**12), "rb.agent.Toolbox(timeouts={'search': 10})"),
+        (lambda: rb.Retry(delay=timedelta(seconds=3)), "rb.Retry(backoff=rb.Backoff.exponential(timedelta(seconds=3)))"),
+        (lambda: rb.Policy(on=re.compile("x")), "rb.Policy(rb.Retry(on=re.compile('x')))"),
+        (lambda: rb.reconnecting(len, wait="soon"), "rb.reconnecting(len, patience=30)"),
+        (lambda: rb.BridgeClient("ws://h", store=rb.Retry), 'rb.BridgeClient("wss://host/ws", store="bridge.db")'),
+        (lambda: rb.BridgeClient("ws://h", session_id=rb.Retry), 'rb.BridgeClient("wss://host/ws", session_id="s1")'),
+        (lambda: rb.reconnecting(function, patience="9" * 30), 'rb.reconnecting(lambda: Client("https://host/mcp"), patience=30)'),
+    ],
+)  # fmt: skip
+def test_a_line_for_a_client_has_a_value_that_it_accepts(mistake: Any, line: str) -> None:
+    """Links and tools as well, though none is made for a trial."""
+    with pytest.raises(rb.ConfigError) as caught:
+        mistake()
+    assert str(caught.value).partition("; write ")[2] == line
+    eval(line, {"rb": rb, "re": re, "timedelta": timedelta, "Client": function})
+
+
+def test_the_lines_of_the_table_of_mistakes_are_accepted() -> None:
+    """Those that begin with `rb.`; the others need an object of the reader's."""
+    for expression, _ in MISTAKES:
+        line = message_of(expression).partition("; write ")[2]
+        if line.startswith("rb."):
+            assert accepted_line(line, {}) == line
