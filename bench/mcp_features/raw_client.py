@@ -243,7 +243,8 @@ class Http(Client):
             connection.getresponse().read()
             connection.close()
         for connection in tuple(self._open):
-            if connection.sock is not None:
+            # another thread may close it in the meantime
+            with suppress(OSError, AttributeError):
                 connection.sock.shutdown(2)
 
     def _connection(self) -> http.client.HTTPConnection:
