@@ -209,6 +209,18 @@ class Campaign:
                 )
                 await self.server.listen()
 
+    async def run_refused(
+        self, form: str, make: Callable[[Call], Awaitable[object]], *, may_repeat: bool = False
+    ) -> None:
+        """Make a call that finds nobody listening at first, and then a sound server: the rounds promise neither."""
+        keys = (f"refused{n}" for n in itertools.count())
+        key = next(key for key in keys if self.rng(key, 1).random() >= self._rate)
+        call = self.calls[key] = Call(key, form, may_repeat=may_repeat)
+        self._refused, self._heals_at = itertools.count(1), 1
+        await self.server.refuse()
+        await self._one(call, make)
+        await self.server.listen()
+
     async def _one(self, call: Call, make: Callable[[Call], Awaitable[object]]) -> None:
         try:
             answer: Any = await make(call)

@@ -44,6 +44,7 @@ async def campaign(kind: Kind, seed: int) -> Campaign:
             return await client.request(verb, url, headers=headers, content=content)
 
         await run.run(calls, make)
+        await run.run_refused("POST", make)
     _done[repr(kind), seed] = run
     return run
 

@@ -131,6 +131,7 @@ async def campaign(client: Client, **options: Any) -> Campaign:
             return await asyncio.to_thread(forms[call.form], own, extra_query=query)
 
         await run.run(calls, make)
+        await run.run_refused("raw", make)
     if not options:
         _done[repr(client)] = run
     return run
