@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -359,6 +361,27 @@ async def test_x03_a_start_that_no_process_is_waited_for_takes_no_real_time():
             assert clock.elapsed == pytest.approx(sum(clock.slept))
         if health is down:
             assert clock.elapsed == pytest.approx(4)
+
+
+async def test_an_error_of_a_start_keeps_nothing_alive():
+    """No cycle through the frames of the checks: it goes with its last reader."""
+
+    async def down() -> DaemonHealth:
+        return UNREACHABLE
+
+    gc.disable()
+    try:
+        gone = []
+        for command in (["/no/such/program"], [sys.executable, "-c", ""]):
+            with virtual_time():
+                try:
+                    await Daemon(*command, health=down).ensure()
+                except rb.BridgeError as error:
+                    gone.append(weakref.ref(error))
+                await asyncio.sleep(0)
+        assert [ref() for ref in gone] == [None] * 2
+    finally:
+        gc.enable()
 
 
 async def test_x03_the_clock_of_a_test_does_not_run_ahead_of_a_daemon_that_comes_up(bed):

@@ -7,7 +7,6 @@ the peer has not reported on the command for longer than it keeps a result.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
@@ -30,6 +29,7 @@ from ...telemetry import emit, has_listeners
 from ...values.backoff import Backoff
 from ...values.fields import Seconds, is_count, read_name, read_seconds, refuse
 from ...world import current_world
+from ..polling import poll_until
 from .command_answers import HINTS, Answer, CommandStatus, Look, read_answer
 
 
@@ -155,42 +155,29 @@ class Command:
         return self.status
 
     async def _until_final(self) -> None:
-        """Poll until the peer has a final answer; tenacity runs the polls, by the clock in use."""
-        import tenacity  # here: nothing else of an agent loads it
-
+        """Poll until the peer has a final answer, by the clock in use."""
         world, least, wait = current_world(), 0.0, None
-        failed: Exception | None = None
 
         async def is_final() -> bool:
-            nonlocal least, failed
+            nonlocal least
             least = 0.0
             try:
                 await self._ask()
-            except Exception as error:  # noqa: BLE001 -- raised below: tenacity's loop would hold what holds it
-                wanted = _wait_after(error)
-                if wanted is None or self.status is CommandStatus.EXPIRED:
-                    failed = error
-                    return True
+            except Exception as error:
+                if (wanted := _wait_after(error)) is None:
+                    raise
+                if self.status is CommandStatus.EXPIRED:
+                    raise self._lost(error) from error
                 least = wanted
                 return False
             return self._look.status is not CommandStatus.PENDING
 
-        def until_next(state: tenacity.RetryCallState) -> float:
+        def until_next(polls: int) -> float:
             nonlocal wait
-            wait = self._peer.interval.next(state.attempt_number, wait, world.rng)
+            wait = self._peer.interval.next(polls, wait, world.rng)
             return max(wait, least, _SHORTEST)
 
-        polls = tenacity.AsyncRetrying(
-            sleep=world.asleep, wait=until_next, retry=tenacity.retry_if_result(operator.not_)
-        )
-        await polls(is_final)
-        try:
-            if failed is not None and _wait_after(failed) is not None:
-                raise self._lost(failed) from failed
-            if failed is not None:
-                raise failed
-        finally:
-            failed = None  # an error must not be held by a frame that it holds
+        await poll_until(is_final, wait=until_next, sleep=world.asleep)
 
     async def _ask(self) -> None:
         if self.is_done:

@@ -8,7 +8,6 @@ programs may start it at the same time. Only a process that this program started
 from __future__ import annotations
 
 import asyncio
-import operator
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping
@@ -33,6 +32,7 @@ from ...failure.finding import short_of
 from ...failure.teaching import taught
 from ...values.fields import LONGEST_TIMEOUT, Seconds, read_seconds, refuse
 from ...world import current_world
+from ..polling import poll_until
 from .daemon_process import DaemonProcess
 from .health_probe import Check, DaemonHealth, HealthProbe
 
@@ -237,8 +237,6 @@ class Daemon:
 
         Starts at most one process.
         """
-        import tenacity  # here: a daemon that is up is checked once, without it
-
         loop, world = asyncio.get_running_loop(), current_world()
         ends, world_ends = loop.time() + self._patience, world.monotonic() + self._patience
         is_started, remaining = False, 0.0
@@ -265,12 +263,7 @@ class Daemon:
             else:
                 await world.asleep(seconds)
 
-        checks = tenacity.AsyncRetrying(
-            sleep=sleep,
-            wait=lambda _: min(self._interval, remaining),
-            retry=tenacity.retry_if_result(operator.not_),
-        )
-        await checks(is_ready)
+        await poll_until(is_ready, wait=lambda _: min(self._interval, remaining), sleep=sleep)
 
     def _spawned(self) -> DaemonProcess:
         try:
