@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from ..failure import (
     BridgeError,
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 
 
 _LONG: Final = 0.1  # seconds in a method of a layer that stop a loop long enough to be told
-_LOGGED: Final[set[tuple[type, str]]] = set()  # of which class what was logged
+# What was logged of each class of layers.
+_LOGGED: Final[WeakKeyDictionary[type, set[tuple[str, str]]]] = WeakKeyDictionary()
 
 
 class OwnGuard(Guard):
@@ -100,13 +102,13 @@ class OwnGuard(Guard):
         try:
             answer = self.layer.leave(view, error)
         except Exception as mistake:  # noqa: BLE001 -- the call has ended: its own result or error stays
-            self._log_mistake(f"leave raised {class_name(mistake)}: {text_of(mistake)}", error)
+            self._log_mistake(f" raised {class_name(mistake)}: {text_of(mistake)}", error)
         self._log_blocked("leave", attempt.world.monotonic() - began)
         if answer is None or answer is error:
             return error
         if not isinstance(answer, Exception):
             _close(answer)
-            self._log_mistake(f"leave: wanted an exception or None, got {shown(answer)}", error)
+            self._log_mistake(f": wanted an exception or None, got {shown(answer)}", error)
             return error
         # A success cannot be taken back, and a cancellation is not the layer's to keep.
         return answer if isinstance(error, Exception) else error
@@ -132,20 +134,22 @@ class OwnGuard(Guard):
         if seconds > _LONG:
             self._log(
                 "warning",
-                f"{method} blocked its call for {seconds:.3g} s, and every task of its loop: "
+                method,
+                f" blocked its call for {seconds:.3g} s, and every task of its loop: "
                 "return the seconds to wait instead",
             )
 
     def _log_mistake(self, text: str, error: BaseException | None) -> None:
-        self._log("error", f"{text}; the call is not affected")
+        self._log("error", "leave", f"{text}; the call is not affected")
         if error is not None:
-            note_once(error, f"{self.name}.{text}")
+            note_once(error, f"{self.name}.leave{text}")
 
-    def _log(self, level: Any, text: str) -> None:
-        what = type(self.layer), text.partition(" ")[0] + level
-        if what not in _LOGGED:
-            _LOGGED.add(what)
-            say(level, f"{self.name}.{text}")
+    def _log(self, level: Any, method: str, text: str) -> None:
+        """Log it, once for each method of a class of layers."""
+        logged = _LOGGED.setdefault(type(self.layer), set())
+        if (level, method) not in logged:
+            logged.add((level, method))
+            say(level, f"{self.name}.{method}{text}")
 
 
 def _close(answer: Any) -> None:

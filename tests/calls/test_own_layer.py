@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import weakref
 
 import attrs
 import pytest
@@ -294,6 +296,20 @@ def test_one_that_blocks_is_named(caplog):
     lines = [line for line in caplog.messages if "Blocks.enter" in line]
     assert len(lines) == 1
     assert "blocked its call for 0.5 s" in lines[0]
+
+
+def test_what_was_logged_of_a_layer_does_not_keep_its_class():
+    """Classes may be made as a program runs."""
+
+    class Broken(rb.Layer):
+        def leave(self, attempt, error):
+            return 7
+
+    rb.Policy(Broken()).call(lambda: 1)
+    gone = weakref.ref(Broken)
+    del Broken
+    gc.collect()
+    assert gone() is None
 
 
 def test_cancellation_is_never_replaced():
