@@ -2,7 +2,7 @@
 
     python bench/journeys.py [NAME ...]
 
-The goals are those of the plan of the house; tests/test_journeys.py fails where a number rises. Counted on CPython 3.11 by
+tests/test_journeys.py fails where a number rises. Counted on CPython 3.11 by
 `sys.setprofile`, each journey when it is warm: what is called once a process is not of interest. Comprehensions, lambdas and the
 resumptions of a coroutine are no calls, and the servers of `resilient_bridge.testing` are not part of a journey. The peers here are
 of other libraries or written by hand, in the same process; the sidecar runs in its own, and counts there.
@@ -38,7 +38,7 @@ RETRY = rb.Retry(backoff=rb.Backoff.constant(0.001), budget=rb.RetryBudget(floor
 CALM = rb.Breaker(minimum=50)
 TOGETHER = 10  # calls through the sidecar, over which its number is the mean
 
-#: Of the plan, for each journey: calls, modules.
+#: What each journey is to come down to: calls, modules.
 GOALS = {
     "success, an int": (3, 2),
     "success, a dict": (3, 2),

@@ -187,9 +187,8 @@ class Degradation(Generic[M]):
 
     def _gave_way(self, error: Exception, mode_index: int) -> bool:
         """Step below a mode that failed; False if `on` names other failures."""
-        failure = self._matching(
-            error
-        )  # a local of the caller would form a cycle with the traceback
+        # a local of the caller would form a cycle with the traceback
+        failure = self._matching(error)
         if failure is not None:
             self._step_down(failure, mode_index)
         return failure is not None

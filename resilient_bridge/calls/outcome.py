@@ -354,9 +354,8 @@ def _taken_apart(value: Any, room: _Room, depth: int) -> Any:
     if type(value) in (int, float):
         text = repr(value)  # ValueError for an integer of thousands of digits
         room.remaining -= len(text)
-        return (
-            value if value - value == 0 else text
-        )  # as text for nan and infinity, which JSON does not have
+        # as text for nan and infinity, which JSON does not have
+        return value if value - value == 0 else text
     if isinstance(value, bytes | bytearray):
         return _fitting(_decoded(value, room.remaining), room)
     if isinstance(value, Mapping):

@@ -126,9 +126,8 @@ def exit_answered(
         if plan.asks_result and wants_another(plan.matcher, frame, result):
             failure, is_asked_for = failure or Failure.of("SYS_RESULT_REJECTED"), True
     except BaseException:
-        exit_layers(
-            plan.exits, frame, None
-        )  # an error in `on_result` says nothing about the server
+        # an error in `on_result` says nothing about the server
+        exit_layers(plan.exits, frame, None)
         raise
     for guard in plan.exits:
         if failure is not None:

@@ -26,9 +26,8 @@ class CannotLoadError(Exception):
 def split(target: str) -> tuple[str, str]:
     """Return the module or file, and the name in it ("" if there is none)."""
     where, _, name = target.rpartition(":")
-    return (
-        (where, name) if where and name.isidentifier() else (target, "")
-    )  # not the drive of C:\\flow.py
+    # not the drive of C:\\flow.py
+    return (where, name) if where and name.isidentifier() else (target, "")
 
 
 def load(where: str) -> ModuleType:

@@ -203,10 +203,8 @@ class _Reader(NamedTuple):
             return self.call(node)
         sign = 1
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            sign, node = (
-                -1,
-                node.operand,
-            )  # accepted, so that the receiver's error says what is wrong with -1
+            # accepted, so that the receiver's error says what is wrong with -1
+            sign, node = -1, node.operand
         value: object = node.value if isinstance(node, ast.Constant) else ...
         if isinstance(value, int | float) and not isinstance(value, bool):
             return sign * value

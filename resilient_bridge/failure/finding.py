@@ -275,7 +275,6 @@ def _may_wait(cls: type) -> bool:
     """Return whether errors of a class can have a `retry_after` that is not stored on themselves."""
     own = vars(cls)
     reads = own.get("__getattribute__")
-    is_usual = (
-        reads is None or type(reads) is WrapperDescriptorType
-    )  # as every class of Python's own
+    # as every class of Python's own
+    is_usual = reads is None or type(reads) is WrapperDescriptorType
     return "retry_after" in own or "__getattr__" in own or not is_usual

@@ -67,11 +67,8 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
     known = KNOWN.get(type(error)) or dispatch(type(error))
     found = _find(root)
     if found is None and not is_root and not known.through:
-        root, found, is_root = (
-            error,
-            _find(error),
-            True,
-        )  # nothing known below: classify the wrapper
+        # nothing known below: classify the wrapper
+        root, found, is_root = error, _find(error), True
     own = attributes_of(error)
     record = own.get(ATTRIBUTE)
     if not isinstance(record, Record):

@@ -360,9 +360,8 @@ class Outbound:
             self.end_request(entry, EntryState.CONFIRMED, None, message_from(type_, body))
             return True
         if entry.answer is not None:
-            return (
-                entry.answer.type == type_
-            )  # the same answer once more; another type is a message
+            # the same answer once more; another type is a message
+            return entry.answer.type == type_
         if entry.reason != "late":
             entry.reason = "late"
             self._emit(LateReply(at=now.at, type=type_, id=entry.id))

@@ -139,9 +139,8 @@ def judge(evidence: Evidence, policy: Positions) -> Recovery:
     for channel in asked or [None]:
         finding, plans[channel] = _channel(channel, heard.get(channel, ()), evidence, policy)
         if evidence.has_unreadable and finding.verdict is Verdict.RECOVERED:
-            finding = Finding(
-                Verdict.UNKNOWN, "unreadable"
-            )  # it may have been an event of this log
+            # it may have been an event of this log
+            finding = Finding(Verdict.UNKNOWN, "unreadable")
         findings[channel] = finding
     for channel, of_it in heard.items():
         if channel not in plans:  # a log that was never read, so nothing of it can be missing

@@ -82,9 +82,8 @@ class Session:
         self.events: list[Event] = []
         self.ids = Identifiers(rng)
         self._store, self.named = store, session_id
-        self._fresh = (
-            self.ids()
-        )  # the session's name, should neither the caller nor the store know one
+        # the session's name, should neither the caller nor the store know one
+        self._fresh = self.ids()
         self._receives = receives
         self.outbound = Outbound(outbox, dialect, self.ids, self.events.append, mask)
         self.reconnection = Reconnection(

@@ -35,9 +35,8 @@ class TrapEffect:
 
 def append(file: Path, event: str, **fields: Any) -> None:
     """Append a line with one `write` and O_APPEND, so that lines of processes do not mix."""
-    line = json.dumps(
-        {"event": event, "at": time.time(), **fields}
-    )  # in ASCII: a lone surrogate, too
+    # in ASCII: a lone surrogate, too
+    line = json.dumps({"event": event, "at": time.time(), **fields})
     number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(number, line.encode() + b"\n")

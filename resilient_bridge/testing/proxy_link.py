@@ -92,9 +92,8 @@ class _Pipe:
 
     def __init__(self, name: Way) -> None:
         self.name: Way = name
-        self.queue: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(
-            _QUEUED_CHUNKS
-        )  # None: a reset
+        # None: a reset
+        self.queue: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(_QUEUED_CHUNKS)
         self.gate = asyncio.Event()
         self.gate.set()
         self.lifted = asyncio.Event()

@@ -52,9 +52,8 @@ class Behaviour:
     replay_bytes: int = 100 * 1024
     replay_age: float = 1800.0
     dedupe_window: float = 300.0
-    max_frame_bytes: int = (
-        1 << 20
-    )  # larger frames end the connection with 1009; read when the bridge starts
+    # larger frames end the connection with 1009; read when the bridge starts
+    max_frame_bytes: int = 1 << 20
     starting_for: float = (
         0.0  # seconds after a start in which /health says "starting" and no link is taken
     )

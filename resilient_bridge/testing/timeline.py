@@ -61,9 +61,8 @@ class SimOverrun(SimulationError):  # noqa: N818
 
 def stream(seed: int, name: str) -> random.Random:
     """Return the random stream of one part of a run: its draws must not change the others."""
-    return random.Random(
-        f"{seed}/{name}"
-    )  # a str is hashed with SHA-512: the same in every process
+    # a str is hashed with SHA-512: the same in every process
+    return random.Random(f"{seed}/{name}")
 
 
 class SimulatedTask(asyncio.Task[Any]):

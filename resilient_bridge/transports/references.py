@@ -86,9 +86,8 @@ def _contents(path: str, reference: str) -> str:
     if len(data) > _MOST_BYTES:
         raise UnreadableError(f"a file of at most {_MOST_BYTES} bytes", reference, is_lasting=True)
     try:
-        return data.decode(
-            "utf-8-sig"
-        )  # editors of Windows begin a file with a mark that is no part of it
+        # editors of Windows begin a file with a mark that is no part of it
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UnreadableError("a file of text in UTF-8", reference, is_lasting=True) from None
 
@@ -170,7 +169,6 @@ def as_headers(headers: Any) -> Any:
         return headers
     named: Mapping[Any, Any] = headers  # pyright: ignore[reportUnknownVariableType]
     entries = tuple(named.items())
-    is_text = all(
-        isinstance(part, str) for pair in entries for part in pair
-    )  # if not, it is refused elsewhere
+    # if not, it is refused elsewhere
+    is_text = all(isinstance(part, str) for pair in entries for part in pair)
     return Headers(entries) if is_text and any(names_secret(text) for _, text in entries) else named

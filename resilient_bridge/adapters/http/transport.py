@@ -177,9 +177,8 @@ class HTTPTransport(_Bases):
 
             self._bearer = Bearer(token, self._owner)
         self._inner: Any = inner
-        self._making = (
-            new_lock()
-        )  # threads may send the first requests of a shared client at the same time
+        # threads may send the first requests of a shared client at the same time
+        self._making = new_lock()
         self._max_body = max_body
         self._key_header = idempotency_header
         self._allows_plaintext = allow_plaintext_credentials

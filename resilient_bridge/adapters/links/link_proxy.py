@@ -297,9 +297,8 @@ class LinkCalls:
                     return ended.result
                 if ended.error is not None and not is_loss(ended.error):
                     raise ended.error
-                connection.end(
-                    ended.error
-                )  # then read again: a message may have come with the loss
+                # then read again: a message may have come with the loss
+                connection.end(ended.error)
                 continue
             try:
                 result = await _at_once(begin())

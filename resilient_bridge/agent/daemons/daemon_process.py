@@ -112,9 +112,8 @@ class DaemonProcess:
     def _tail(self) -> bytes:
         number = self._reader
         start = max(self._written_before, os.fstat(number).st_size - _READ)
-        return read_at(
-            number, _READ, start
-        )  # `seek` would move the position where the daemon writes
+        # `seek` would move the position where the daemon writes
+        return read_at(number, _READ, start)
 
     def _close(self) -> None:
         """Close the descriptor that the output is written to, then the one that it is read from."""

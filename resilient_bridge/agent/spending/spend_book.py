@@ -54,9 +54,8 @@ class Book:
             finalize(self, self._owner.release)  # a garbage-collected budget releases its file
         self._account = account
         self._lock = new_lock()  # guards the account; held only for arithmetic
-        self._disk = (
-            new_rlock()
-        )  # guards the file; reentrant: a listener of a damage event may read the status
+        # guards the file; reentrant: a listener of a damage event may read the status
+        self._disk = new_rlock()
         self._is_lost = False  # no copy of the file could be read
         self._version = 0  # the number of the last change
         self._vital = 0  # the number of the last change that must not be lost
@@ -112,10 +111,8 @@ class Book:
                 # Before `load`: a listener of its damage event may read the status, which opens
                 # again.
                 self._is_lost = _is_lost(self.file.path) or self._is_lost
-                is_mended, self._is_mending = (
-                    self._is_mending,
-                    True,
-                )  # True: called by such a listener
+                # True: called by such a listener
+                is_mended, self._is_mending = self._is_mending, True
                 found = self.file.load()
                 # A sound file that reports losses: another process recovered it, and ended before
                 # it saved.

@@ -228,9 +228,8 @@ def further_calls(
     if most is not None:
         in_all = most - elsewhere - sum(counts.values())
         further = in_all if further is None or in_all < further else further
-    allowed = number_in(
-        failure, "max_retries"
-    )  # out of memory: one retry, whatever the policy allows (R11)
+    # out of memory: one retry, whatever the policy allows (R11)
+    allowed = number_in(failure, "max_retries")
     if allowed is not None:
         further = (
             int(allowed) - recurred if further is None else min(further, int(allowed) - recurred)

@@ -111,9 +111,8 @@ class Timers:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._lock = (
-            new_lock()
-        )  # loops of other threads come and go; only who looks for a queue takes it
+        # loops of other threads come and go; only who looks for a queue takes it
+        self._lock = new_lock()
         self._queue: _Queue | None = None
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Queue]] = (
             WeakKeyDictionary()
