@@ -96,9 +96,10 @@ def test_it_refuses_by_raising_and_nothing_is_called():
     assert {(event.by, event.key) for event in rejected} == {("Closed", "Closed")}
 
 
-def test_a_refusal_that_passes_is_repeated_also_without_permission():
-    """It is proof that the function did not run."""
-    refusals = iter([ConnectionRefusedError("busy"), None])
+@pytest.mark.parametrize("kind", [ConnectionRefusedError, TimeoutError])
+def test_a_refusal_that_passes_is_repeated_also_without_permission(kind):
+    """It is proof that the function did not run, also where the error of a function would prove nothing."""
+    refusals = iter([kind("busy"), None])
 
     class Busy(rb.Layer):
         def enter(self, attempt):

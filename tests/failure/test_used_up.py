@@ -77,6 +77,7 @@ NAMED = [
     ("Stripe", 503, "Under maintenance; your daily limit is not affected"),
     ("GitHub", 500, "could not render the monthly quota page"),
     ("Twilio", 429, "10 calls per minute, 1000 per day"),
+    ("Twilio", 429, "rate limit exceeded: 10 requests per minute, 1000 requests per day"),
     ("OpenAI", 500, "The server had an error while computing your usage per day"),
     ("OpenAI", 503, "Sorry, we could not load the daily limit of your organization."),
     ("OpenAI", 500, "failed to change the billing hard limit"),
