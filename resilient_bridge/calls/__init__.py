@@ -18,6 +18,7 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from .adaptive.value import AdaptiveLimit as AdaptiveLimit
     from .breaker.circuit import Circuit as Circuit
     from .breaker.circuit import circuit as circuit
     from .breaker.circuit import circuits as circuits
@@ -53,6 +54,7 @@ _INSIDE = {
     "breaker.value": "Breaker",
     "timeout.value": "Timeout Deadline",
     "limits.value": "Bulkhead RateLimit",
+    "adaptive.value": "AdaptiveLimit",
     "fallback.value": "Fallback",
     "current": "current_attempt",
     "layer": "Layer",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 from ..failure import ConfigError, Failure, config_error
+from .adaptive.value import AdaptiveLimit
 from .plan import Plan
 from .results import RESULTS, Reading
 from .retry.value import Retry
@@ -111,7 +112,7 @@ class Binding:
         if (
             self.must_say
             and idempotent is None
-            and any(isinstance(layer, Retry) for layer in policy.layers)
+            and any(isinstance(layer, Retry | AdaptiveLimit) for layer in policy.layers)
         ):
             raise undecided(self.name)
         return Plan(

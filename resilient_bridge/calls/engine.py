@@ -138,6 +138,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 is_short, first.world = False, outer.world
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), plan.budget
+                if plan.limit is not None:
+                    first.arguments = args, kwargs
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at
@@ -252,7 +254,11 @@ protect_async: Final = _loop(CURRENT, ROOT, HUB, PAUSED, REAL.monotonic)
 
 def _is_special(plan: Plan) -> bool:
     """Return whether calls are traced, or those of this policy wait for a limiter."""
-    return TRACING.open is not None or REAL.monotonic() < plan.pause.until
+    return (
+        TRACING.open is not None
+        or REAL.monotonic() < plan.pause.until
+        or (plan.limit is not None and plan.limit.limits.in_force)
+    )
 
 
 def _admitted(circuit: CircuitAsked, now: float, outer: CallFrame, plan: Plan) -> int:

@@ -41,6 +41,8 @@ class Layer(TeachesNames, Value):
     """What is wrong with it inside of a Retry; empty if nothing is."""
     never_inside_retry: ClassVar[str] = ""
     """What is wanted instead, if a Policy with it inside of a Retry is refused; else empty."""
+    never_outside_retry: ClassVar[str] = ""
+    """What is wanted instead, if a Policy with it outside of a Retry is refused; else empty."""
     has_local_state: ClassVar[bool] = False
     """Whether it has state that no store shares between processes."""
 

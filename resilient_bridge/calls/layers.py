@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from ..values.fields import refuse
+from .adaptive.guard import AdaptiveGuard
+from .adaptive.state import limits_of
+from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .breaker.guard import BreakerGuard
 from .breaker.value import Breaker
@@ -66,6 +69,7 @@ def _deadline(layer: Deadline, compiled: Compiled) -> Guard:
 
 
 GUARDS: Final[dict[type[Layer], Callable[[Any, Compiled], Guard]]] = {
+    AdaptiveLimit: lambda layer, compiled: AdaptiveGuard(limits_of(compiled.states, layer), layer),
     Bulkhead: lambda layer, compiled: BulkheadGuard(compiled.states.state(BULKHEADS, layer), layer),
     RateLimit: lambda layer, compiled: RateGuard(compiled.states.state(RATES, layer), layer),
     Breaker: _breaker,

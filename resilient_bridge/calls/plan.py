@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..failure import BridgeError
 from ..failure.what import Named
+from .adaptive.guard import AdaptiveGuard
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
 from .frame import Planned
@@ -63,6 +64,7 @@ class Plan(Planned):
         "is_short",
         "key",
         "leave",
+        "limit",
         "matcher",
         "name",
         "named",
@@ -117,6 +119,8 @@ class Plan(Planned):
         self.key = states.name if states.current is None else states.current.key
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
+        found = (guard for guard in inner if isinstance(guard, AdaptiveGuard))
+        self.limit: AdaptiveGuard | None = next(found, None)
         exits = reversed(self.guards)
         if form.endswith("block"):  # every layer is entered for each block
             exits = iter((*exits, *self.around, *self.before))
@@ -146,9 +150,11 @@ class Plan(Planned):
         """
         guards = [*outer, *inner]
         may_wait = any(guard.may_wait for guard in guards)
-        self.circuit: CircuitAsked | None = inner[0].circuit if inner else None
+        # an adaptive limit that limits nothing only notes the call, so the circuit may go first
+        nearest = next((guard for guard in inner if guard is not self.limit), None)
+        self.circuit: CircuitAsked | None = None if nearest is None else nearest.circuit
         if self.circuit is not None:
-            guards = [*outer, *inner[1:]]
+            guards = [guard for guard in guards if guard is not nearest]
         self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
         self.leave = _one(
             tuple(_shortest(guard).leave for guard in reversed(guards) if guard.gives_back)

@@ -97,6 +97,10 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
             )
         if layer.never_inside_retry and Retry in kinds:
             refuse(path, layer.never_inside_retry, layer)
+        if kind is Retry:
+            for earlier in cast("tuple[Layer, ...]", layers[:index]):
+                if earlier.never_outside_retry:
+                    refuse(path, earlier.never_outside_retry, earlier)
         kinds.append(kind)
 
 

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from .failure import Stopped as Stopped
     from .failure import changed as changed
     from .failure import is_limited as is_limited
+    from .failure import is_refusal as is_refusal
     from .failure import model_report as model_report
     from .failure import model_type as model_type
     from .failure import number_in as number_in
@@ -119,7 +120,7 @@ _NAMES = {
     "closes": "By",
     "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
-    "failure": "changed Failure is_limited model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
+    "failure": "changed Failure is_limited is_refusal model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
     "finding": "rule_for",
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name holds_secret READ redact redact_lines redact_value text_of",

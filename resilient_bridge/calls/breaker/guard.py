@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...failure import RejectedError
+from ...failure import RejectedError, is_refusal
 from ..conditions import conditions
 from ..evidence import failure_in
 from ..guards import Guard, not_admitted
@@ -73,6 +73,7 @@ class BreakerGuard(Guard):
             self.state.succeeded(permit, now, now - attempt.started)
             return None
         failure = None if issubclass(type(error), RejectedError) else failure_in(attempt, error)
+        failure = self._of_server(attempt, failure)
         now = attempt.world.monotonic()
         self.state.ended(permit, attempt, now, failure, self.layer, self.named)
         return error
@@ -84,7 +85,15 @@ class BreakerGuard(Guard):
         permit, attempt.permit = attempt.permit, None
         if permit is not None and not self.state.is_counted(attempt):
             now = attempt.world.monotonic()
-            self.state.ended(permit, attempt, now, failure, self.layer, self.named)
+            failed = self._of_server(attempt, failure)
+            self.state.ended(permit, attempt, now, failed, self.layer, self.named)
+
+    def _of_server(self, attempt: CallFrame, failure: Failure | None) -> Failure | None:
+        """Return the failure as the circuit counts it: a refusal that a limit handles is none."""
+        is_limited = attempt.plan is not None and attempt.plan.limit is not None
+        if failure is None or not is_limited or self.layer.on or not is_refusal(failure):
+            return failure
+        return None
 
     def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
         if self.state.is_closed:
