@@ -242,7 +242,7 @@ def openai_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
     `background=True` counts as no effect: a response that is never fetched costs money, as a lost
     answer does.
     """
-    body = _body(arguments)
+    body = _body(arguments) if "extra_body" in arguments else arguments
     if body.get("conversation"):
         return True
     tools = body.get("tools") or ()
