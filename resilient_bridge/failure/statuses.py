@@ -106,8 +106,9 @@ def status_finding(
             return own
     if content is not EMPTY or status == _FORBIDDEN:  # most are empty, of a server that is down
         asked = wait if now_wall is None else wait_from_headers(headers, None)[0]
-        finding = _by_words(content, finding, status, headers, asked)
-        retryable = finding.repeats
+        found = _by_words(content, finding, status, headers, asked)
+        if found is not finding:
+            finding, retryable = found, found.repeats
     if not retryable:
         return with_message(finding, content.message)
     if wait is None and retry_at is None:

@@ -186,7 +186,7 @@ class Wrapping:
         sdk, owner = self.sdk, getattr(method, "__self__", None)
         arguments = named(method, args, kwargs) if args and (sdk or self.max_bytes) else kwargs
         try:
-            if sdk is not None:
+            if sdk is not None and sdk.options is not None:
                 sdk.check_call(
                     arguments,
                     owner,
