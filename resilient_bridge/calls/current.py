@@ -86,7 +86,7 @@ def current_attempt() -> Attempt | None:
     A task that outlives the call that started it is outside again.
     """
     frame = CURRENT.get()
-    if frame.plan is None or frame.is_over:
+    if frame.operation is None or frame.is_over:
         return None
     return view_of(frame)
 
@@ -134,11 +134,36 @@ def request_sent() -> None:
         attempt = enclosing(attempt)
 
 
+def keep_arguments(*args: Any) -> None:
+    """Note the arguments of the call in progress, from which the key of its adaptive limit follows.
+
+    For a call that may have taken the short path, which keeps none.
+    """
+    attempt = CURRENT.get()
+    first = attempt.first or attempt
+    if first.arguments is None:
+        first.arguments = args, {}
+
+
+def hear_quota(headers: object, *, is_refused: bool) -> None:
+    """Note what the headers of an answer say of a quota that is used up.
+
+    The adaptive limit of the call in progress then waits for it. Where nothing is limited, only those
+    of a refusal are read.
+    """
+    attempt = CURRENT.get()
+    if attempt.limit_permit is None and not is_refused:
+        return
+    guard: Any = None if attempt.operation is None else attempt.operation.plan.limit
+    if guard is not None:
+        guard.hear(attempt, headers, is_refused=is_refused)
+
+
 def is_retried_around() -> bool:
     """Return whether the code that runs is inside of an attempt of a policy with a Retry."""
     around = CURRENT.get()
     return around is not ROOT and (
-        (around.plan is not None and around.plan.attempts is not None)
+        (around.operation is not None and around.operation.plan.attempts is not None)
         or bool(retries_around(around))
     )
 
@@ -171,7 +196,7 @@ def never_again() -> Generator[None]:
     Its error may come from a later request, so Executed.NO becomes MAYBE for the whole call.
     """
     attempt = CURRENT.get()
-    if attempt.plan is None or attempt.world.is_disabled:
+    if attempt.operation is None or attempt.world.is_disabled:
         yield
         return
     attempt.is_last = True
@@ -188,7 +213,8 @@ def never_again() -> Generator[None]:
         # like one of the first. So theirs are the last attempts, too, unless they are idempotent.
         around = (attempt.first or attempt).outer
         while around is not None and around.before_of is None:
-            if around.plan is not None and not around.plan.idempotent and not around.is_over:
+            operation = around.operation
+            if operation is not None and not operation.plan.idempotent and not around.is_over:
                 around.is_last = True
             around = around.outer
         raise
@@ -260,7 +286,7 @@ def frame_with_key() -> CallFrame:
     """Return the attempt in progress, with the idempotency key of the boundary around its call."""
     attempt = CURRENT.get()
     first = attempt.first or attempt
-    if first.key is None and first.outer is not None and first.outer.plan is None:
+    if first.key is None and first.outer is not None and first.outer.operation is None:
         first.key = first.outer.key
     return attempt
 

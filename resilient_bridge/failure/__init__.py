@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .exceptions import ConfigError as ConfigError
     from .exceptions import ContextOverflowError as ContextOverflowError
     from .exceptions import DeadlineExceededError as DeadlineExceededError
+    from .exceptions import EffectHeldError as EffectHeldError
     from .exceptions import InboxFullError as InboxFullError
     from .exceptions import NotConnectedError as NotConnectedError
     from .exceptions import NotDeliveredError as NotDeliveredError
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from .redaction import text_of as text_of
     from .registry import Registration as Registration
     from .retry_after import parse_retry_after as parse_retry_after
+    from .retry_after import quota_wait as quota_wait
     from .rpc import RPC_CODES as RPC_CODES
     from .rpc import error_object_finding as error_object_finding
     from .rpc import is_count as is_count
@@ -118,14 +120,14 @@ if TYPE_CHECKING:
 _NAMES = {
     "classifier": "answered_failure classify classify_close classify_error_payload failure_or_none",
     "closes": "By",
-    "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
+    "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError EffectHeldError error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
     "failure": "changed Failure is_limited is_refusal model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
     "finding": "rule_for",
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name holds_secret READ redact redact_lines redact_value text_of",
     "registry": "Registration",
-    "retry_after": "parse_retry_after",
+    "retry_after": "parse_retry_after quota_wait",
     "rpc": "error_object_finding is_count mapping_of RPC_CODES severity_in",
     "secret_values": "has_mix hides is_sensitive MASK sends_secret",
     "texts": "text_finding",

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
 
 _LONGEST_JOINED = 1_000  # characters
@@ -86,10 +86,13 @@ def wait_from_headers(headers: object, now_wall: float | None) -> tuple[float | 
     for value in _values(headers, "retry-after-ms"):
         if _MILLISECONDS.fullmatch(value):
             return min(float(value) / 1000, _LONGEST), None
+    asked = _values(headers, "retry-after")
+    if not asked:
+        return None, None
     now = _server_time(headers, now_wall)
     waits: list[float] = []
     dates: list[float] = []
-    for value in _each(_values(headers, "retry-after")):
+    for value in _each(asked):
         wait = _delta(value) if now is None else parse_retry_after(value, now)
         if wait is not None:
             waits.append(wait)
@@ -183,10 +186,52 @@ def reset_from_headers(
     return None, None
 
 
+_QUOTAS: Final = (
+    ("x-ratelimit-remaining", "x-ratelimit-reset"),
+    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    ("ratelimit-remaining", "ratelimit-reset"),
+)
+_ITEM: Final = re.compile(r"[^,]{1,200}")
+_FIELD: Final = re.compile(r"(?:^|[;,\s])(r|t|remaining|reset)=([0-9]{1,10})(?![0-9.])")
+
+
+def quota_wait(headers: object, now_wall: float) -> float | None:
+    """Return the seconds until a quota has something left, None if the headers do not say so.
+
+    Of a quota that has nothing left: `x-ratelimit-remaining: 0` with its reset, in seconds, as a
+    duration or a Unix time, also as providers write it for requests and tokens, and the `RateLimit`
+    of the IETF's draft, in both its forms. Of several the longest counts.
+    """
+    waits: list[float] = []
+    for remaining, reset in _QUOTAS:
+        if any(value == "0" for value in _values(headers, remaining)):
+            waits += [
+                wait
+                for value in _values(headers, reset)
+                if (wait := _reset_in(value, headers, now_wall)) is not None
+            ]
+    for value in _values(headers, "ratelimit"):
+        items = _ITEM.findall(value[:_LONGEST_JOINED]) if ";" in value else [value]
+        for item in items:
+            fields = dict(_FIELD.findall(item[:_LONGEST_JOINED]))
+            used_up = fields.get("r", fields.get("remaining")) == "0"
+            until = fields.get("t", fields.get("reset"))
+            if used_up and until is not None:
+                waits.append(float(until))
+    return max(waits, default=None)
+
+
+def _reset_in(value: str, headers: object, now_wall: float) -> float | None:
+    if _MOMENT.fullmatch(value):
+        return max(0.0, float(value) - (_server_time(headers, now_wall) or now_wall))
+    return seconds_in_field(value)
+
+
 def is_used_up(headers: object) -> bool:
     """Return whether the headers say that the limit is used up, or when to come back."""
     return any(value == "0" for value in _values(headers, "x-ratelimit-remaining")) or bool(
-        list(_values(headers, "retry-after"))
+        _values(headers, "retry-after")
     )
 
 
@@ -223,7 +268,7 @@ def _each(values: Iterable[str]) -> Iterable[str]:
         yield from parts if is_list else [value]
 
 
-def _values(headers: object, name: str) -> Iterable[str]:
+def _values(headers: object, name: str) -> list[str]:
     """Return all values of a header; httpx, requests and websockets differ on duplicates."""
     for method in ("get_all", "get_list"):
         read = getattr(headers, method, None)

@@ -78,7 +78,7 @@ def many(function, number):
 
 
 def limits_of(function) -> Limits:
-    return function.__binding__.plan.limit.limits
+    return function.__binding__.operation.limits
 
 
 # ---- what a refusal costs --------------------------------------------------------------------------

@@ -10,14 +10,16 @@ from collections import OrderedDict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...calls import Retry
+from ...calls import AdaptiveLimit, Retry
 from ...calls.ports import (
     RESULTS,
     Reading,
     States,
     bind,
     failure_of_result,
+    hear_quota,
     is_retried_around,
+    keep_arguments,
     make_last,
     remaining,
     repeat_within,
@@ -30,7 +32,8 @@ from ...locks import new_lock
 from ...values.fields import check_flag, is_count
 from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
-from ..mcp_wire import watch_answer, watch_request
+from ..limit_keys import key_of_request
+from ..mcp_wire import CURRENT_WIRE, watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
 from .bodies import READ_ONCE, bounded, look_async, once, peek, peek_async, watch_body
 from .own_transport import Options, own_transport
@@ -82,6 +85,7 @@ else:
 _MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
 # seconds: a server remembers a key for 5 minutes (V9); less a margin, as Outbox.resend_within
 _KEY_WINDOW: Final = 270.0
+_METHODS: Final = {True: "handle_async_request", False: "handle_request"}
 _ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True}'
 
 
@@ -156,7 +160,7 @@ class HTTPTransport(_Bases):
 
         An HTTPTransport as `inner` is one.
         """
-        self._policy = calls_of(policy, f"{self._owner}.policy")
+        self._policy = calls_of(policy, f"{self._owner}.policy", of_one_request=True)
         if isinstance(inner, HTTPTransport):
             raise config_error(
                 "HTTPTransport.inner", "a transport that does not retry already", inner
@@ -206,7 +210,8 @@ class HTTPTransport(_Bases):
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request, again if the policy allows it, and return the last response."""
         send = self._ready(request, is_async=True)
-        await self._report_request(request)
+        if CURRENT_WIRE.get() is not None:  # a client of mcp sends through it
+            await self._report_request(request)
         try:
             response = await send(request)
         except Exception as error:
@@ -217,7 +222,8 @@ class HTTPTransport(_Bases):
         finally:
             request.extensions.pop(OURS, None)
         returned = self._returned(request, response)
-        await self._report_answer(request, returned, look_async)
+        if CURRENT_WIRE.get() is not None:
+            await self._report_answer(request, returned, look_async)
         return returned
 
     def handle_request(self, request: Any) -> Any:
@@ -237,7 +243,8 @@ class HTTPTransport(_Bases):
     def _ready(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
         """Check a request, prepare it, and return the function that sends it."""
         try:
-            check_inner(self._inner, is_async=is_async)
+            if not hasattr(self._inner, _METHODS[is_async]):
+                check_inner(self._inner, is_async=is_async)
             check_hop(request, self._domains)
             if request.url.scheme == "http" and not self._allows_plaintext:
                 check_plaintext(request, has_token=self._bearer is not None)
@@ -325,6 +332,7 @@ class HTTPTransport(_Bases):
         )
         sends = (_sending_async if is_async else _sending)(
             self._below(),
+            is_limited=any(isinstance(layer, AdaptiveLimit) for layer in policy.layers),
             sound_as=_same if asks else _Sound,
             window=_KEY_WINDOW if by_key else None,
             look=self._peek_async if is_async else self._peek,
@@ -336,10 +344,17 @@ class HTTPTransport(_Bases):
             proofs="request",
             allowed_by=_ALLOWED_BY,
             name=policy.name or origin,
-            states=States(origin, shares_pause=True),
+            states=States(origin, shares_pause=True, limited_by=self._limit_key),
             reading=RESULTS if self._bearer is None else Reading(PLAIN, self._read),
         )
         return cast("Callable[..., Any]", send)
+
+    def _limit_key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, ...]:
+        """Return the key of the adaptive limit of a request; one token is one credential."""
+        credential, *rest = key_of_request(args, kwargs)
+        if not credential and self._bearer is not None:
+            credential = self._bearer.name
+        return (credential, *rest)
 
     def _below(self) -> Any:
         """Return the transport that the policy's attempts go to."""
@@ -448,11 +463,16 @@ def _same(response: Any) -> Any:
 
 
 def _sending(
-    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
+    inner: Any,
+    *,
+    is_limited: bool,
+    sound_as: Callable[[Any], Any],
+    window: float | None,
+    look: Callable[[Any], Any],
 ) -> Callable[[Any], Any]:
     """Return the function that sends a request once.
 
-    `sound_as` wraps a response below status 400, `look` reads the body of any other. `window`: the
+    `is_limited`: its policy has an adaptive limit, which wants to know of it. `sound_as` wraps a response below status 400, `look` reads the body of any other. `window`: the
     seconds for which the server remembers the key that permits repeats.
     """
     once_sent = inner.handle_request
@@ -461,11 +481,15 @@ def _sending(
         if window is not None:
             repeat_within(window)
         note_sent(request)
+        if is_limited:
+            keep_arguments(request)
         try:
             response = once_sent(request)
         finally:
             if getattr(request.stream, "is_started", False):
                 make_last(READ_ONCE)
+        if is_limited:
+            hear_quota(response.headers, is_refused=response.status_code >= 400)
         if response.status_code < 400:
             return sound_as(response)
         look(response)
@@ -482,7 +506,12 @@ def _sending(
 
 
 def _sending_async(
-    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
+    inner: Any,
+    *,
+    is_limited: bool,
+    sound_as: Callable[[Any], Any],
+    window: float | None,
+    look: Callable[[Any], Any],
 ) -> Callable[[Any], Any]:
     once_sent = inner.handle_async_request
 
@@ -490,11 +519,15 @@ def _sending_async(
         if window is not None:
             repeat_within(window)
         note_sent(request)
+        if is_limited:
+            keep_arguments(request)
         try:
             response = await once_sent(request)
         finally:
             if getattr(request.stream, "is_started", False):
                 make_last(READ_ONCE)
+        if is_limited:
+            hear_quota(response.headers, is_refused=response.status_code >= 400)
         if response.status_code < 400:
             return sound_as(response)
         await look(response)

@@ -13,7 +13,15 @@ import os
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from ...failure import Executed, Failure, ThrottledError, config_error, is_refusal, number_in
+from ...failure import (
+    Executed,
+    Failure,
+    ThrottledError,
+    config_error,
+    is_refusal,
+    number_in,
+    quota_wait,
+)
 from ...failure.what import is_function, matches_safely
 from ...transports.event_loop import running_loop
 from ...world import REAL
@@ -31,9 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from ...failure import Stopped
+    from ..breaker.state import CircuitState
     from ..fallback.value import Fallback
     from ..frame import CallFrame
-    from ..guards import CircuitAsked, Wait
+    from ..guards import Wait
     from ..retry.decision import Matcher
     from .state import Limit, Limits
     from .value import AdaptiveLimit
@@ -44,9 +53,17 @@ if TYPE_CHECKING:
         @property
         def matcher(self) -> Matcher: ...
         @property
-        def circuits(self) -> tuple[CircuitAsked, ...]: ...
+        def foresees(self) -> bool: ...
         @property
         def fallback(self) -> Fallback | None: ...
+
+    class Operation(Protocol):
+        """The part of an operation that says so."""
+
+        @property
+        def plan(self) -> Decides: ...
+        @property
+        def circuit(self) -> CircuitState | None: ...
 
 
 _SOON: Final = 5.0  # seconds; a refusal that asks for more sends the call to its Fallback
@@ -67,26 +84,25 @@ class Call(Ticket):
 class AdaptiveGuard(Guard):
     """Takes a place before the call, and counts how the call ended."""
 
-    __slots__ = ("layer", "limits", "may_wait", "name")
+    __slots__ = ("layer", "may_wait")
 
-    def __init__(self, limits: Limits, layer: AdaptiveLimit) -> None:
-        self.limits = limits
+    def __init__(self, layer: AdaptiveLimit) -> None:
         self.layer = layer
         # A function of the arguments needs them before the call, which only the long path has. The
         # short path is not taken while a limit is in force.
         self.may_wait = is_function(layer.key) or layer.start is not None  # type: ignore[misc]
 
     def enter(self, attempt: CallFrame) -> Wait | None:
-        limits = self.limits
+        limits: Limits = attempt.operation.limits  # type: ignore[union-attr]
         if limits.clock is not attempt.world.monotonic:
             limits = limits.of(attempt.world.monotonic)
         if not limits.in_force:
-            limits.flying[attempt] = None
+            limits.flying[attempt] = self
             return None
         now, key = attempt.world.monotonic(), self._key(attempt)
         limit = limits.find(key, now)
         if limit is None:
-            limits.flying[attempt] = None
+            limits.flying[attempt] = self
             return None
         if _holds_permit(attempt, limit):
             return None
@@ -100,7 +116,7 @@ class AdaptiveGuard(Guard):
         return _Turn(self, limits, attempt, call)
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
-        limits = self.limits
+        limits: Limits = attempt.operation.limits  # type: ignore[union-attr]
         if limits.clock is not attempt.world.monotonic:
             limits = limits.of(attempt.world.monotonic)
         if error is None and attempt.limit_permit is None and not limits.by_key:
@@ -113,8 +129,7 @@ class AdaptiveGuard(Guard):
         return error
 
     def answered(self, attempt: CallFrame, failure: Failure) -> None:
-        limits = self.limits.of(attempt.world.monotonic)
-        self._count(limits, attempt, failure, has_failed=True)
+        self._count(_limits_of(attempt), attempt, failure, has_failed=True)
 
     # ---- counting -------------------------------------------------------------------------------
 
@@ -124,7 +139,7 @@ class AdaptiveGuard(Guard):
         """Count the end of an attempt; nothing if it took no place and is not in flight."""
         call: Call | None = attempt.limit_permit
         attempt.limit_permit = None
-        if call is None and limits.flying.pop(attempt, False) is not None:
+        if call is None and limits.flying.pop(attempt, None) is None:
             return
         is_refused = failure is not None and is_refusal(failure)
         if call is None and not limits.by_key and not is_refused:
@@ -156,6 +171,17 @@ class AdaptiveGuard(Guard):
         else:
             limits.succeeded(call.limit, call, now)
 
+    def hear(self, attempt: CallFrame, headers: object, *, is_refused: bool) -> None:
+        """Take the wait that headers ask for, of a quota that is used up."""
+        wait = quota_wait(headers, attempt.world.wall())
+        if wait is None:
+            return
+        call: Call | None = attempt.limit_permit
+        if is_refused:
+            attempt.header_wait = wait
+        elif call is not None:
+            _limits_of(attempt).heard(call.limit, wait, attempt.world.monotonic())
+
     def _key(self, attempt: CallFrame) -> Hashable:
         """Return the key of the limit of a call."""
         by = self.layer.key
@@ -171,15 +197,14 @@ class AdaptiveGuard(Guard):
                 wanted = "something hashable from the function, such as a text"
                 raise config_error("AdaptiveLimit.key", wanted, key) from None
             return (None, key)
-        limited_by = self.limits.limited_by
+        operation: Any = attempt.operation
+        limited_by = operation.states.limited_by
         return _ALL if limited_by is None else limited_by(args, kwargs)
 
     def _flying(self, limits: Limits, key: Hashable) -> int:
         """Return how many calls of this key are in flight without a place."""
-        flying = list(limits.flying)
-        if key == _ALL:
-            return len(flying)
-        return sum(self._key(other) == key for other in flying)
+        flying: list[tuple[CallFrame, AdaptiveGuard]] = list(limits.flying.items())
+        return sum(guard._key(other) == key for other, guard in flying)  # noqa: SLF001 -- of its class
 
     # ---- a place --------------------------------------------------------------------------------
 
@@ -219,12 +244,12 @@ class AdaptiveGuard(Guard):
 
     # ---- a refused call -------------------------------------------------------------------------
 
-    def stops(self, plan: Decides, attempt: CallFrame, failure: Failure) -> Stopped | None:
+    def stops(self, operation: Operation, attempt: CallFrame, failure: Failure) -> Stopped | None:
         """Return why a refused call does not go back to the front; None if it does.
 
         Whether a repeat is permitted has been asked before.
         """
-        first = attempt.first or attempt
+        first, plan = attempt.first or attempt, operation.plan
         call: Call | None = first.ticket
         now, retry = attempt.world.monotonic(), plan.matcher.retry
         if failure.retry_after is not None and failure.retry_after > retry.max_retry_after:
@@ -237,7 +262,8 @@ class AdaptiveGuard(Guard):
             return "deadline"
         if attempt.may_repeat_until is not None and now + wait > attempt.may_repeat_until:
             return "not_idempotent"
-        if any(circuit.rejects(now + wait) for circuit in plan.circuits):
+        circuit = operation.circuit
+        if plan.foresees and circuit is not None and circuit.rejects(now + wait):
             return "rejected"
         if limit.is_exhausted and (limit.queue or not limit.is_idle):
             return "rejected"
@@ -247,6 +273,13 @@ class AdaptiveGuard(Guard):
         if (call.refusals > 1 or asks_long) and _may_fall_back(plan, failure):
             return "rejected"
         return None
+
+
+def _limits_of(attempt: CallFrame) -> Limits:
+    """Return the limits of the attempt's owner, by the clock of its world."""
+    operation: Any = attempt.operation
+    limits: Limits = operation.limits
+    return limits.of(attempt.world.monotonic)
 
 
 def _may_fall_back(plan: Decides, failure: Failure) -> bool:

@@ -11,9 +11,9 @@ most 512 are kept, and none is dropped while a call waits for it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakSet
 
 from ...locks import new_rlock
@@ -36,8 +36,6 @@ WATCH: Final = 2
 """Waiting calls that watch the time: the second is there in case that the first is stuck."""
 _SHARED_FOR: Final = 30.0
 """Seconds after a success or a refusal of another limit for which the room counts as shared with it."""
-
-KeyOf: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], Hashable]
 
 
 class Reading(NamedTuple):
@@ -73,17 +71,17 @@ class Limits:
     """The limits of the owner `key`, with the numbers of its `settings`."""
 
     __slots__ = (
-        "__weakref__", "_lock", "_other", "by_key", "clock", "flying", "key", "limited_by", "settings", "until",
+        "__weakref__", "_lock", "_other", "by_key", "clock", "flying", "key", "settings", "until",
     )  # fmt: skip
 
     def __init__(self, key: str, settings: AdaptiveLimit) -> None:
         self.key = key
         self.settings = settings
-        self.limited_by: KeyOf | None = None  # of an owner whose calls have limits by key
         self.clock: Any = None  # of the world in which it is used
         self.until = -inf  # by the real clock: until then some limit is in force
-        # The calls in flight that began while none of their key was limited; only their keys count.
-        self.flying: dict[Any, None] = {}
+        # The calls in flight that began while none of their key was limited, each with its layer,
+        # which knows its key.
+        self.flying: dict[Any, Any] = {}
         self.by_key: OrderedDict[Hashable, Limit] = OrderedDict()
         self._lock = new_rlock()
         self._other: Limits | None = None
@@ -99,7 +97,7 @@ class Limits:
                 return self
             if self._other is None or self._other.clock is not clock:
                 self._other = Limits(self.key, self.settings)
-                self._other.clock, self._other.limited_by = clock, self.limited_by
+                self._other.clock = clock
             return self._other
 
     def configure(self, settings: AdaptiveLimit) -> None:
@@ -317,5 +315,4 @@ def limits_of(states: States, settings: AdaptiveLimit) -> Limits:
 
     limits = states.owned("adaptive limit", shared if states.shares_pause else make)
     limits.configure(settings)
-    limits.limited_by = states.limited_by
     return limits
