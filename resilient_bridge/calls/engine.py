@@ -212,7 +212,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             await refreshed(again, frame)
                         seconds = again.decision.wait
                         first.waited += seconds
-                        if seconds > 0 or first.world is not REAL:  # virtual time lists 0, too
+                        # virtual time lists 0, too; a refused call waits at its limit
+                        if seconds > 0 or not (first.world is REAL or again.was_refused):
                             if running_or_none() is None:
                                 running_loop("Retry")
                             await first.world.asleep(seconds)

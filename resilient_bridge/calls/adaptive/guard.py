@@ -9,6 +9,7 @@ repeat like any other: `stops` says why a refused call does not, and `repeats` a
 
 from __future__ import annotations
 
+import asyncio
 import os
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -337,18 +338,31 @@ class _Turn:
         try:
             while (seconds := self._seconds()) is not None:
                 running_loop("AdaptiveLimit")
-                await self._signal.suspend(world, None if seconds == inf else seconds)
+                if world.monotonic is REAL.monotonic or seconds == inf:
+                    await self._signal.suspend(world, None if seconds == inf else seconds)
+                else:
+                    await self._sleep(seconds)
         except BaseException:
             self._stop_waiting()
             raise
         self._settle(began)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Wait in a test's time, which a wait moves and a timer does not."""
+        woken = asyncio.ensure_future(self._signal.suspend(self._attempt.world))
+        slept = asyncio.ensure_future(self._attempt.world.asleep(seconds))
+        try:
+            await asyncio.wait((woken, slept), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            woken.cancel()
+            slept.cancel()
 
     def _seconds(self) -> float | None:
         """Return how long to wait until this is asked again; None if the wait is over."""
         call, limit, now = self._call, self._call.limit, self._attempt.world.monotonic()
         self._signal = Signal()
         call.wake = self._signal.set
-        at = self._limits.advance(limit, now)
+        at = self._limits.advance(limit, now, call)
         if call.ended:
             return None
         remaining = self._attempt.remaining

@@ -147,10 +147,11 @@ class Limits:
         with self._lock:
             limit.join(ticket, now)
 
-    def advance(self, limit: Limit, now: float) -> float:
+    def advance(self, limit: Limit, now: float, asking: Ticket | None = None) -> float:
         """Wake the calls whose wait is over; return when to do that again.
 
-        The first two of the queue watch the time: they are woken if they have to watch another one.
+        The first two of the queue watch the time: they are woken if they have to watch another one,
+        unless it is the one that is `asking`.
         """
         with self._lock:
             over = limit.step(now)
@@ -160,7 +161,7 @@ class Limits:
             limit.watching, limit.watch_at = first, at
         self._wake(limit, over, now)
         for ticket in () if is_known else first:
-            if ticket.wake is not None:
+            if ticket.wake is not None and ticket is not asking:
                 ticket.wake()
         return at
 
