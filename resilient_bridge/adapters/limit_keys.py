@@ -101,13 +101,13 @@ def _body_of(request: Any) -> object:
 
 def key_of_call(args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the key of a call of an SDK's client, as `wrap` makes it."""
-    step, _, given = args
+    step, _, passed = args
     method: Any = getattr(step, "__wrapped__", None)
     if method is None:
         made = _prepared(getattr(step, "__self__", None))
-        method, given = getattr(made, "func", None), getattr(made, "keywords", {})
+        method, passed = getattr(made, "func", None), getattr(made, "keywords", {})
     owner = getattr(method, "__self__", None)
-    model = cast("Mapping[str, Any]", given).get("model")
+    model = cast("Mapping[str, Any]", passed).get("model")
     return (
         _credential_of_client(owner),
         getattr(method, "__qualname__", ""),

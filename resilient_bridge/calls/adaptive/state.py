@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from ...locks import new_rlock
@@ -36,20 +36,6 @@ WATCH: Final = 2
 """Waiting calls that watch the time: the second is there in case that the first is stuck."""
 _SHARED_FOR: Final = 30.0
 """Seconds after a success or a refusal of another limit for which the room counts as shared with it."""
-
-
-class Reading(NamedTuple):
-    """What a limit shows."""
-
-    key: str
-    limit: float  # calls at once
-    per_second: float  # calls that may start; inf without a limit
-    running: int
-    waiting: int
-    refused: int
-    state: str  # "limited", "paused" until a time that the server said, or "exhausted"
-    seconds: float  # until the door opens
-    last: Failure | None
 
 
 class Limit(Machine):
@@ -220,10 +206,6 @@ class Limits:
                 limit.began_with_calls()
             return limit
 
-    def rejoined(self, limit: Limit) -> Limit:
-        """Return the limit under the key of one that may have been dropped."""
-        return self.by_key.get(limit.key, limit)
-
     def _made(self, key: Hashable, at_once: float, now: float) -> Limit:
         if len(self.by_key) >= MOST:
             unused = (each for each, limit in self.by_key.items() if not limit.queue)
@@ -255,28 +237,10 @@ class Limits:
 
     # ---- what it shows --------------------------------------------------------------------------
 
-    def readings(self, now: float) -> list[Reading]:
-        """Return what each limit in force shows."""
+    def in_use(self, now: float) -> list[Limit]:
+        """Return the limits that are not forgotten."""
         with self._lock:
-            return [
-                self._reading(limit, now)
-                for limit in self.by_key.values()
-                if not limit.is_unused(now)
-            ]
-
-    def _reading(self, limit: Limit, now: float) -> Reading:
-        paused = limit.remaining_wait(now)
-        return Reading(
-            key=self.name_of(limit.key),
-            limit=limit.at_once,
-            per_second=1 / limit.spacing if limit.spacing else inf,
-            running=limit.running,
-            waiting=len(limit.queue),
-            refused=limit.refused,
-            state="exhausted" if limit.is_exhausted else "paused" if paused else "limited",
-            seconds=paused,
-            last=limit.last,
-        )
+            return [limit for limit in self.by_key.values() if not limit.is_unused(now)]
 
     def name_of(self, key: Hashable) -> str:
         """Return the name of the limit of a key: that of its owner, and what the key adds to it."""
