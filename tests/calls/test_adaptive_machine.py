@@ -184,6 +184,27 @@ def test_where_the_room_is_shared_it_is_not_exhausted():
     assert not limit.is_exhausted
 
 
+def test_a_limit_makes_room_for_one_that_is_starved():
+    """Half of what runs, and no growth for a while; a dead one does not ask for ever."""
+    limit = machine(8)
+    tickets = came(limit, 1.0, 20)
+    limit.step(1.0)
+    limit.make_room(1.5)
+    assert limit.at_once == 4
+    limit.succeeded(tickets[0], 3.0)
+    assert limit.at_once == 4
+    starved, (ticket,), now, asked = machine(1), came(machine(1), 0.0), 0.0, 0
+    starved.join(ticket, now)
+    for _ in range(100):
+        now = starved.next_at(now)
+        starved.step(now)
+        starved.refuse(ticket, now + 0.1, None, random.Random(0), is_shared=True)
+        starved.join(ticket, now + 0.1)
+        asked += starved.is_starved
+        now += 0.1
+    assert asked == 3
+
+
 def test_a_header_shuts_the_door_for_at_most_a_minute():
     limit = machine(2)
     limit.heard(30.0, 1.0)

@@ -50,10 +50,11 @@ _BACK: Final = 1.2  # times the spacing, per refusal
 _FAR_BACK: Final = 1.5  # the same, for a refusal after a refusal
 _FEW: Final = 2  # calls at once from which halving cannot help
 _TRIAL: Final = 12  # successes by which the spacing is judged
-_KNOWN: Final = 4  # successes that have to be known before it is tried
+_KNOWN: Final = 3  # successes that have to be known before it is tried
 _WORTH: Final = 1.3  # times the successes without it
 _WORTH_ALONE: Final = 1.1  # the same, where a call was refused that ran alone
 _HARDER: Final = 4  # times as many refusals before the next trial, after one that failed
+_STARVED: Final = range(3, 6)  # cuts since the last success for which the others make room
 _TINY: Final = 16  # a spacing below this part of a call's duration is none
 _ROUNDING: Final = 1e-9
 
@@ -88,10 +89,35 @@ class Machine:
     """One limit. `at_once` is what it begins with; `now` is the time by which it is asked, too."""
 
     __slots__ = (
-        "_acks", "_cut_at", "_duration", "_grew_at", "_hits", "_idle_from", "_idle_sum",
-        "_idle_then", "_is_fresh", "_needs", "_starts_at", "_strikes", "_trial", "_worst", "at_once",
-        "earlier", "is_exhausted", "least", "most", "opens_at", "patience", "queue", "refused",
-        "refused_at", "running", "spacing", "succeeded_at",
+        "_acks",
+        "_cut_at",
+        "_duration",
+        "_grew_at",
+        "_grows_from",
+        "_hits",
+        "_idle_from",
+        "_idle_sum",
+        "_idle_then",
+        "_is_fresh",
+        "_known",
+        "_needs",
+        "_starts_at",
+        "_strikes",
+        "_trial",
+        "_worst",
+        "at_once",
+        "earlier",
+        "is_exhausted",
+        "least",
+        "most",
+        "opens_at",
+        "patience",
+        "queue",
+        "refused",
+        "refused_at",
+        "running",
+        "spacing",
+        "succeeded_at",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +138,8 @@ class Machine:
         self._starts_at = -inf  # when the spacing allows the next start
         self._cut_at = self._grew_at = now
         self._strikes = 0  # cuts since the last success
+        self._grows_from = -inf  # it makes room for another limit until then
+        self._known = 0  # as many ran beside a call that was refused, and were not
         self._duration = 0.0  # of a call that succeeds, smoothed
         self._acks: list[float] = []  # when the last ones succeeded
         self._hits = 0  # refusals that halving could not help
@@ -177,7 +205,7 @@ class Machine:
         self._duration += (duration - self._duration) * (0.2 if self._duration else 1.0)
         self._acks = [*self._acks[1 - _TRIAL :], now]
         if is_full:
-            self._grow(1 / self.at_once, now)
+            self._grow(1.0 if self.at_once + 1 <= self._known else 1 / self.at_once, now)
         if self.spacing:
             self._space_less(now)
 
@@ -214,6 +242,20 @@ class Machine:
     def is_idle(self) -> bool:
         """Whether no call of this limit is in flight."""
         return self.running == self.earlier == 0
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether it was refused several times in a row; only for some, so that one that is dead for
+        good does not hold back the others for ever.
+        """
+        return self._strikes in _STARVED
+
+    def make_room(self, now: float) -> None:
+        """Run fewer at once for a while, because another limit of the same credential is starved."""
+        self.at_once = max(min(self.at_once, self.running + 1) / 2, self.least)
+        self._cut_at = now
+        self._known = 0
+        self._grows_from = now + max(_GROWS_EVERY, 2 * self._duration)
 
     def heard(self, wait: float, now: float) -> None:
         """Shut the door for `wait` seconds, because a header says that nothing is left until then."""
@@ -298,7 +340,8 @@ class Machine:
     # ---- the two numbers ------------------------------------------------------------------------
 
     def _grow(self, by: float, now: float) -> None:
-        self.at_once = min(self.at_once + by, self.most)
+        if now >= self._grows_from:
+            self.at_once = min(self.at_once + by, self.most)
         self._grew_at = now
 
     def _cut(self, beside: int, now: float, *, is_shared: bool) -> None:
@@ -313,6 +356,7 @@ class Machine:
         else:
             if self.at_once > _FEW + 1:
                 self._acks = []
+            self._known = 0 if is_shared else beside - 1
             self.at_once = max(self.at_once / 2, self.least)
             if beside <= _FEW and not is_shared:
                 self._try_spacing(beside, now)

@@ -187,7 +187,11 @@ class Limits:
             if not ticket.has_permit:
                 limit.earlier_ended(now)
             limit.last = failure
-            limit.refuse(ticket, now, wait, rng, self._is_shared(limit, now))
+            others = self._others(limit, now)
+            limit.refuse(ticket, now, wait, rng, bool(others))
+            if limit.is_starved:
+                for other in others:
+                    other.make_room(now)
             self.until = now + FORGOTTEN_AFTER
         self.advance(limit, now)
 
@@ -220,15 +224,16 @@ class Limits:
         for key in [key for key, limit in self.by_key.items() if limit.is_unused(now)]:
             del self.by_key[key]
 
-    def _is_shared(self, limit: Limit, now: float) -> bool:
-        """Return whether another limit of the same credential is in use, too."""
+    def _others(self, limit: Limit, now: float) -> list[Limit]:
+        """Return the other limits of the same credential that are in use, so that they share its room."""
         mine = _credential(limit.key)
-        return any(
-            other is not limit
+        return [
+            other
+            for other in self.by_key.values()
+            if other is not limit
             and _credential(other.key) == mine
             and now - max(other.succeeded_at, other.refused_at) < _SHARED_FOR
-            for other in self.by_key.values()
-        )
+        ]
 
     def _wake(self, limit: Limit, over: Iterable[Ticket], now: float) -> None:
         for ticket in over:
