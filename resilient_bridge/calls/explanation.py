@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..values.backoff import Backoff
+from .adaptive.value import AdaptiveLimit
 from .layer_order import harmful, only
 from .retry.decision import Matcher
 from .retry.value import Retry
@@ -43,12 +44,20 @@ class Explanation:
 
     @classmethod
     def of(
-        cls, layers: tuple[Layer, ...], state: SharedState | None = None, repeats: str = ""
+        cls,
+        layers: tuple[Layer, ...],
+        state: SharedState | None = None,
+        repeats: str = "",
+        now: tuple[str, ...] = (),
     ) -> Self:
-        """Compute it; `repeats` says which repeats are allowed for the protected function."""
+        """Compute it; `repeats` says which repeats are allowed for the protected function, and `now`
+        what limits it at this moment.
+        """
         calls, seconds = _calls(layers), _seconds(layers)
         order = [f"{index}. {layer!r}: {layer.summary()}" for index, layer in enumerate(layers, 1)]
         worst = f"worst case: {_count(calls)}, {_span(seconds)}"
+        if only(layers, AdaptiveLimit) is not None:
+            worst = f"{worst}; refusals of the server are not counted"
         warned = harmful(layers)
         shared = () if state is None else _shared(layers, state)
         repeated = (f"repeats: {repeats}",) if repeats else ()
@@ -57,6 +66,7 @@ class Explanation:
             *order,
             *repeated,
             worst,
+            *now,
             *shared,
             *(f"warning: {text}" for text in warned),
         ]
