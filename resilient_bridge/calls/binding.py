@@ -6,19 +6,26 @@ and keeps the state.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 from ..failure import ConfigError, Failure, config_error
+from .breaker.value import Breaker
 from .plan import Plan
 from .results import RESULTS, Reading
 from .retry.value import Retry
 
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
     from .explanation import Explanation
     from .frame import Form, Proofs
     from .layers import HasLayers
     from .registry import States
+
+    Read: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any]]
 
 
 class Options(TypedDict, total=False):
@@ -27,7 +34,8 @@ class Options(TypedDict, total=False):
     `idempotent`: whether a repeat is harmless; None if not specified. `must_say`: then a policy
     with a Retry is refused. `proofs`: which proofs of the errors that come out of it hold for the
     whole call. `allowed_by`: how its user would permit repeats, for the note. `reading`: how its
-    results are read, by their type if not specified.
+    results are read, by their type if not specified. `read`: how a key function's arguments are found
+    in those of the call, which are the same if not specified.
     """
 
     idempotent: Required[bool | None]
@@ -35,6 +43,7 @@ class Options(TypedDict, total=False):
     proofs: Proofs
     allowed_by: str
     reading: Reading
+    read: Read | None
 
 
 def undecided(name: str, write: str = "") -> ConfigError:
@@ -77,7 +86,7 @@ def _repeats(plan: Plan) -> str:
 class Binding:
     """The data that a protected function needs at a call."""
 
-    __slots__ = ("__weakref__", "form", "must_say", "name", "plan", "states")
+    __slots__ = ("__weakref__", "form", "must_say", "name", "plan", "read", "states")
 
     def __init__(
         self,
@@ -92,6 +101,7 @@ class Binding:
         self.name = name
         self.states = states
         self.must_say = options.get("must_say", False)
+        self.read = options.get("read")
         self.plan = self._planned(
             policy,
             options["idempotent"],
@@ -114,9 +124,9 @@ class Binding:
             and any(isinstance(layer, Retry) for layer in policy.layers)
         ):
             raise undecided(self.name)
-        return Plan(
+        planned = partial(
+            Plan,
             policy,
-            self.states,
             form=self.form,
             idempotent=idempotent,
             name=self.name,
@@ -124,6 +134,25 @@ class Binding:
             allowed_by=allowed_by,
             reading=reading,
         )
+        if all(layer.key_function is None for layer in policy.layers):
+            return planned(self.states)
+        return self._keyed(planned)
+
+    def _keyed(self, planned: Callable[[States], Plan]) -> Plan:
+        """Return the plan of a policy with key functions, which has one for each value of them."""
+        from .keys import ByKey, Unkeyed, key_functions  # imported here: few policies have one
+
+        unkeyed = Unkeyed(self.states)
+        plan = planned(unkeyed)
+        plan.is_short = False
+        functions = key_functions(plan.policy.layers)
+        compile_for = partial(_of_value, planned, self.states)
+        plan.by_key = ByKey(functions, self.states, compile_for, self.read)
+        has_circuit = unkeyed.current is not None and not any(
+            isinstance(layer, Breaker) and layer.key_function for layer in plan.policy.layers
+        )
+        self.states.current = unkeyed.current if has_circuit else None
+        return plan
 
     def explain(self) -> Explanation:
         """Return what the policy means around this function, and which repeats are allowed.
@@ -151,3 +180,12 @@ class Binding:
         was = self.plan
         self.plan = self._planned(policy, was.idempotent, was.proofs, was.allowed_by, was.reading)
         return self.plan
+
+
+def _of_value(planned: Callable[[States], Plan], owner: States, states: States) -> Binding:
+    """Return the binding of a function for one value of its key functions."""
+    plan = planned(states)
+    binding = Binding.__new__(Binding)
+    binding.form, binding.name, binding.states = plan.form, plan.name, owner
+    binding.must_say, binding.read, binding.plan = False, None, plan
+    return binding

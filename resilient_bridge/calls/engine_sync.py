@@ -110,6 +110,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
             else:
                 if outer.world.is_disabled:
                     return function(*args, **kwargs)
+                if plan.by_key is not None:
+                    return protect_sync(function, plan.by_key.of(args, kwargs))(*args, **kwargs)
                 is_short, first.world = False, outer.world
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), plan.budget

@@ -87,9 +87,11 @@ def guard_of(layer: Layer, compiled: Compiled) -> Guard:
 
 
 def circuit_of(policy: HasLayers, states: States) -> CircuitState | None:
-    """Return the circuit that the policy's own calls use, None if no layer has one."""
+    """Return the circuit that the policy's own calls use, None if there is not one for all."""
     layer = next((layer for layer in policy.layers if isinstance(layer, Breaker)), None)
-    return None if layer is None else states.state(CIRCUITS, layer, policy.state)
+    if layer is None or layer.key_function is not None:
+        return None
+    return states.state(CIRCUITS, layer, policy.state)
 
 
 def for_thread(layer: Timeout, form: Form, name: str) -> Timeout:

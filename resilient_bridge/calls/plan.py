@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from .frame import Form, Proofs
+    from .keys import ByKey
     from .layers import HasLayers
     from .registry import States
     from .results import Reading
@@ -50,6 +51,7 @@ class Plan(Planned):
         "attempts",
         "before",
         "budget",
+        "by_key",
         "circuit",
         "circuits",
         "enter",
@@ -91,6 +93,8 @@ class Plan(Planned):
         reading: Reading = RESULTS,
     ) -> None:
         self.policy = policy
+        # With key functions: what it is compiled to for each value, and this takes no call.
+        self.by_key: ByKey[Any] | None = None
         self.form = form
         self.name = name
         self.idempotent = idempotent

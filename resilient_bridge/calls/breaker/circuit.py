@@ -298,9 +298,14 @@ def circuit(of: str | Callable[..., Any], /) -> Circuit:
     def found() -> CircuitState:
         state = None if find is None else find()
         if state is None:
-            raise config_error(
-                "circuit.of", "a key, or what is protected by a policy with a Breaker", of
-            )
+            wanted = "a key, or what is protected by a policy with a Breaker"
+            write = None
+            if any(
+                layer.key_function for layer in getattr(getattr(of, "policy", of), "layers", ())
+            ):
+                wanted = "a handle of circuits(): its key is a function, and has a circuit for each value"
+                write = "rb.calls.circuits()"
+            raise config_error("circuit.of", wanted, of, write=write)
         return state
 
     found()

@@ -19,6 +19,7 @@ from ...values.backoff import Backoff
 from ...values.fields import (
     LONGEST,
     Seconds,
+    StateKey,
     as_seconds,
     called,
     count,
@@ -118,6 +119,7 @@ class Breaker(Layer):
     """
 
     usual_position: ClassVar[int | None] = 5
+    is_keyed: ClassVar[bool] = True
     conditions_in: ClassVar[tuple[str, ...]] = ("on", "ignore")
     outside_retry: ClassVar[str] = (
         "Breaker outside of Retry: it sees one outcome a call, so every attempt of a call still goes to a server that is "
@@ -139,7 +141,7 @@ class Breaker(Layer):
     ignore: tuple[What, ...] = attrs.field(default=(), converter=as_whats, validator=whats())
     minimum: int | None = attrs.field(default=None, validator=(optional(count), _check_minimum))
     lease: float = attrs.field(default=30.0, converter=as_seconds, validator=some_seconds)
-    key: str | None = attrs.field(default=None, validator=state_key)
+    key: StateKey = attrs.field(default=None, validator=state_key)
 
     @classmethod
     @taught
@@ -154,7 +156,7 @@ class Breaker(Layer):
         on: What | Collection[What] = (),
         ignore: What | Collection[What] = (),
         lease: Seconds = 30.0,
-        key: str | None = None,
+        key: StateKey = None,
     ) -> Self:
         """Return a breaker that opens after `failures` in a row.
 

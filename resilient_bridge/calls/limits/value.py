@@ -9,6 +9,7 @@ import attrs
 
 from ...failure.source_text import shown
 from ...values.fields import (
+    StateKey,
     as_seconds,
     called,
     count,
@@ -39,6 +40,7 @@ class Bulkhead(Layer):
     outside_retry: ClassVar[str] = (
         "Bulkhead outside of Retry: a call keeps its place while it waits; put it after Retry"
     )
+    is_keyed: ClassVar[bool] = True
     has_local_state: ClassVar[bool] = True
 
     calls: int = attrs.field(validator=count)
@@ -49,7 +51,7 @@ class Bulkhead(Layer):
         validator=optional(seconds()),
         kw_only=True,
     )
-    key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
+    key: StateKey = attrs.field(default=None, validator=state_key, kw_only=True)
 
     @property
     def worst_wait(self) -> float:
@@ -86,6 +88,7 @@ class RateLimit(Layer):
     outside_retry: ClassVar[str] = (
         "RateLimit outside of Retry: repeats are not limited; put it after Retry"
     )
+    is_keyed: ClassVar[bool] = True
     has_local_state: ClassVar[bool] = True
 
     calls: int = attrs.field(validator=count)
@@ -95,7 +98,7 @@ class RateLimit(Layer):
     max_wait: float = attrs.field(
         default=0.0, converter=as_seconds, validator=seconds(), kw_only=True
     )
-    key: str | None = attrs.field(default=None, validator=state_key, kw_only=True)
+    key: StateKey = attrs.field(default=None, validator=state_key, kw_only=True)
 
     @property
     def worst_wait(self) -> float:
