@@ -8,8 +8,8 @@ from ..values.fields import refuse
 from .breaker.circuit import CIRCUITS
 from .breaker.guard import BreakerGuard
 from .breaker.value import Breaker
-from .limits.guard import BulkheadGuard, RateGuard
-from .limits.state import BULKHEADS, RATES
+from .limits.guard import RATES, BulkheadGuard, RateGuard
+from .limits.state import BULKHEADS
 from .limits.value import Bulkhead, RateLimit
 from .timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
 from .timeout.value import Deadline, Timeout

@@ -313,3 +313,19 @@ def test_another_policy_keeps_the_states_of_the_values():
     fetch.policy = rb.Policy(DOWN)
     with pytest.raises(rb.errors.CircuitOpenError):
         fetch("a")
+
+
+def test_a_limit_in_use_outlives_those_that_are_not():
+    """A tenant that has used up its turns gets no new ones because others came in between."""
+    fetch = rb.Policy(RateLimit(2, per=60, key=host))(fails_for()[0])
+    with rb.testing.virtual_time() as time:
+        fetch("heavy")
+        fetch("heavy")
+        for number in range(registry.MOST_VALUES - 10):
+            fetch(number)
+        time.advance(31)  # one of two turns has come back
+        for number in range(200):
+            fetch(f"later {number}")
+        fetch("heavy")
+        with pytest.raises(rb.errors.ThrottledError):
+            fetch("heavy")

@@ -23,6 +23,7 @@ from ...values.fields import (
     as_seconds,
     called,
     count,
+    flag,
     is_count,
     is_number,
     optional,
@@ -115,7 +116,9 @@ class Breaker(Layer):
     out, those that point at the other side (transport, timeouts, what may pass) and the exception
     classes that the Retry beside it names; a 4xx or a mistake of ours counts neither way. What fits
     `ignore` never counts. `key` shares one circuit between policies; without it, it belongs to what
-    the breaker protects.
+    the breaker protects. A function of the call's arguments has one circuit for each value that it
+    returns (`key=lambda host, *_: host`). With `shadow=True` it counts, opens and closes, and says
+    so, and rejects no call: what it would have done can be seen first.
     """
 
     usual_position: ClassVar[int | None] = 5
@@ -142,6 +145,7 @@ class Breaker(Layer):
     minimum: int | None = attrs.field(default=None, validator=(optional(count), _check_minimum))
     lease: float = attrs.field(default=30.0, converter=as_seconds, validator=some_seconds)
     key: StateKey = attrs.field(default=None, validator=state_key)
+    shadow: bool = attrs.field(default=False, validator=flag)
 
     @classmethod
     @taught
@@ -157,6 +161,7 @@ class Breaker(Layer):
         ignore: What | Collection[What] = (),
         lease: Seconds = 30.0,
         key: StateKey = None,
+        shadow: bool = False,
     ) -> Self:
         """Return a breaker that opens after `failures` in a row.
 
@@ -175,6 +180,7 @@ class Breaker(Layer):
             ignore=ignore,
             lease=lease,
             key=key,
+            shadow=shadow,
         )
 
     @property
@@ -200,7 +206,10 @@ class Breaker(Layer):
     def summary(self) -> str:
         """Return when it opens, and the smallest number of failures for that."""
         opens = f"{self.in_a_row} failures in a row" if self.in_a_row else self._share()
-        return f"opens after {opens}, then {self.probes} probe{'s' if self.probes > 1 else ''}"
+        shadow = "; a shadow: it rejects no call" if self.shadow else ""
+        return (
+            f"opens after {opens}, then {self.probes} probe{'s' if self.probes > 1 else ''}{shadow}"
+        )
 
     def _share(self) -> str:
         window = self.window
