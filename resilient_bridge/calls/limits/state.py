@@ -75,7 +75,10 @@ class BulkheadState:
         """
         ticket = Ticket(wake)
         with self._lock:
-            if self.running >= self.settings.calls and len(self._queue) >= self.settings.queue:
+            if (
+                self.running >= self.settings.calls
+                and len(self._queue) >= self.settings.most_waiting
+            ):
                 raise self.rejection()
             if self._queue is _EMPTY_QUEUE:
                 self._queue = OrderedDict()

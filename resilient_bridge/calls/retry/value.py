@@ -52,7 +52,8 @@ class RetryBudget(Value):
 
     An outage then multiplies the load by about 1 + `ratio`, and not by `Retry.attempts`. The
     `floor` is for callers with few calls. `key` shares one budget between policies; without it, it
-    belongs to what the Retry protects.
+    belongs to what the Retry protects. A function of the call's arguments has a budget for each
+    value that it returns (`key=lambda host, *_: host`).
     """
 
     ratio: float = attrs.field(default=0.2, validator=number(least=0))
