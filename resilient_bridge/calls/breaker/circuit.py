@@ -19,7 +19,7 @@ from ... import events
 from ...failure import RejectedError, config_error, failure_or_none, rule_for
 from ...failure.teaching import TeachesNames, taught
 from ...telemetry import emit
-from ...telemetry.hub import HUB
+from ...telemetry.hub import HUB, tell
 from ...world import current_world
 from ..registry import IN_FORCE, Sort
 from .state import CircuitState
@@ -71,7 +71,7 @@ def _tell(circuit: CircuitState, previous: State, state: State, reason: str, now
 def _tell_shadow(circuit: CircuitState, error: CircuitOpenError) -> None:
     """Emit the event of a call that a shadow would have rejected."""
     if HUB.listening:
-        emit(events.ShadowRejected(key=circuit.key, failure=error.failure))
+        tell(events.ShadowRejected(key=circuit.key, failure=error.failure))
 
 
 def _new_circuit(key: str, settings: Breaker) -> CircuitState:
