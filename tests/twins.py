@@ -54,10 +54,10 @@ REPLACED = {
 """: """                reset_frame(token)
 """,
     # what only a thread needs: it can be left behind, and its function may end an iterator
-    """                target, budget = outer.world.injected(function, binding), plan.budget
-""": """                target, budget = outer.world.injected(function, binding), plan.budget
+    """                target, budget = outer.world.injected(function, binding), operation.budget
+""": """                target, budget = outer.world.injected(function, binding), operation.budget
                 if plan.thread_timeout is not None:
-                    target = run_in_thread(target, plan.thread_timeout, plan.name)
+                    target = run_in_thread(target, plan.thread_timeout, operation.name)
 """,
     """                                result = (
                                     function(*args, **kwargs) if kwargs else function(*args)
@@ -66,7 +66,7 @@ REPLACED = {
                                 if type(result) not in PLAIN:
                                     settled(function, result)
                             except StopIteration as raised:
-                                let_go(plan, first, first)
+                                let_go(operation, first, first)
                                 stopped = raised
                                 break
 """,
@@ -75,7 +75,7 @@ REPLACED = {
                                 if type(result) not in PLAIN:
                                     settled(function, result)
                             except StopIteration as raised:
-                                let_go(plan, first, frame)
+                                let_go(operation, first, frame)
                                 stopped = raised
                                 break
 """,

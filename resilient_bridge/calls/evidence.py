@@ -137,5 +137,5 @@ def keep_answer(first: CallFrame, failure: Failure | None, result: object = None
     """
     first.answered = failure
     edge = first.outer
-    if edge is not None and edge.plan is None and edge is not ROOT:
+    if edge is not None and edge.operation is None and edge is not ROOT:
         edge.answered, edge.answer = failure, result

@@ -1,8 +1,8 @@
 """Key functions of layers: `Breaker(key=lambda host, *_: host)` has one circuit for each host.
 
-A policy with a key function is compiled once for each value that its key functions return, so that
-a call of one value runs as the call of any policy. The compiled ones are kept for the values that
-were used last; the states themselves are the registry's.
+A function whose policy has a key function has an operation for each value that it returns, so that
+a call of one value runs as the call of any policy. Those of the values that were used last are
+kept; the states themselves are the registry's.
 
 Rule: the key is asked once per call, with the call's arguments, before any layer is entered. What
 goes wrong in it is reported as the user's: nothing was called.
@@ -24,25 +24,17 @@ from .registry import MOST_VALUES, States
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
-    from .layer import Layer
     from .registry import S, Sort, V
     from .shared import SharedState
+
+    Read: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any]]
 
 T = TypeVar("T")
 
 _PLAIN: Final = frozenset({str, int, bytes, bool, type(None)})  # known to be fit for a key
 _LONGEST: Final = 80  # characters of a value that are shown
-
-
-def key_functions(layers: tuple[Layer, ...]) -> tuple[tuple[Callable[..., Any], str], ...]:
-    """Return the key functions of these layers, each once, with the name of its layer."""
-    found: dict[int, tuple[Callable[..., Any], str]] = {}
-    for layer in layers:
-        function = layer.key_function
-        if function is not None:
-            found.setdefault(id(function), (function, type(layer).__name__))
-    return tuple(found.values())
 
 
 def passed_on(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:  # noqa: ARG001 -- of those that take their own
@@ -64,7 +56,7 @@ class ByKey(Generic[T]):
         functions: tuple[tuple[Callable[..., Any], str], ...],
         owner: States,
         compile_for: Callable[[States], T],
-        read: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any]] | None,
+        read: Read | None,
     ) -> None:
         self._functions = functions
         self._owner = owner
@@ -89,7 +81,7 @@ class ByKey(Generic[T]):
             found = self._compiled.get(value)
         except Exception:
             outer = CURRENT.get()
-            if outer.plan is None and outer is not ROOT:
+            if outer.operation is None and outer is not ROOT:
                 outer.calls = 0  # nothing was called: `capture` reports that
             raise
         if found is None:
@@ -201,11 +193,6 @@ class ValueStates(States):
         """Count the states as used now: what was compiled with them is dropped."""
         for keep in self._latest:
             keep()
-
-    @property
-    def logged(self) -> set[str]:
-        """The classes of which the log has said why they are not repeated."""
-        return self._owner.logged
 
 
 class Unkeyed(States):
