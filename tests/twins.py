@@ -31,6 +31,9 @@ REPLACED = {
     ".suspend()": ".block()",
     ".asleep(": ".sleep(",
     # what only a task needs
+    """                if plan.racing is not None:
+                    target = plan.racing(target)
+""": "",
     """                            running_loop("Retry")
 """: "",
     "from inspect import isawaitable\n": "",

@@ -17,6 +17,7 @@ from .retry.value import Retry
 if TYPE_CHECKING:
     from .explanation import Explanation
     from .frame import Form, Proofs
+    from .layer import Layer
     from .layers import HasLayers
     from .registry import States
 
@@ -35,6 +36,16 @@ class Options(TypedDict, total=False):
     proofs: Proofs
     allowed_by: str
     reading: Reading
+
+
+def unpermitted(name: str, layer: Layer, idempotent: bool | None) -> ConfigError:
+    """Return the error for a layer that needs a function which may run twice."""
+    return config_error(
+        f"{type(layer).__name__} on {name}",
+        "a function that may run twice: @policy(idempotent=True)",
+        f"idempotent={idempotent}",
+        write="@policy(idempotent=True)",
+    )
 
 
 def undecided(name: str, write: str = "") -> ConfigError:
@@ -114,6 +125,10 @@ class Binding:
             and any(isinstance(layer, Retry) for layer in policy.layers)
         ):
             raise undecided(self.name)
+        if self.must_say and not idempotent:
+            for layer in policy.layers:
+                if layer.needs_permission:
+                    raise unpermitted(self.name, layer, idempotent)
         return Plan(
             policy,
             self.states,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..values.backoff import Backoff
+from .hedge.value import Hedge
 from .layer_order import harmful, only
 from .retry.decision import Matcher
 from .retry.value import Retry
@@ -46,7 +47,9 @@ class Explanation:
         cls, layers: tuple[Layer, ...], state: SharedState | None = None, repeats: str = ""
     ) -> Self:
         """Compute it; `repeats` says which repeats are allowed for the protected function."""
-        calls, seconds = _calls(layers), _seconds(layers)
+        hedge = only(layers, Hedge)
+        calls = _calls(layers) * (1 if hedge is None else 1 + hedge.most)
+        seconds = _seconds(layers)
         order = [f"{index}. {layer!r}: {layer.summary()}" for index, layer in enumerate(layers, 1)]
         worst = f"worst case: {_count(calls)}, {_span(seconds)}"
         warned = harmful(layers)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..failure import BridgeError
 from ..failure.what import Named
+from ..values.fields import refuse
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
 from .frame import Planned
 from .guards import CircuitAsked, Guard
+from .hedge.value import Hedge
 from .layer_order import only
 from .layers import Compiled, for_thread, guard_of
 from .limits.value import Bulkhead
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from .frame import Form, Proofs
+    from .hedge.race import Racing
     from .layers import HasLayers
     from .registry import States
     from .results import Reading
@@ -71,6 +74,7 @@ class Plan(Planned):
         "plain",
         "policy",
         "proofs",
+        "racing",
         "reading",
         "retry",
         "states",
@@ -136,6 +140,7 @@ class Plan(Planned):
         self.circuits: tuple[CircuitAsked, ...] = ()
         if self.retry is not None and not sits_out:
             self.circuits = tuple(guard.circuit for guard in inner if guard.circuit is not None)
+        self.racing = self._raced(policy)
         self._shorten([*before, *around], inner, sits_out=sits_out)
 
     def _shorten(self, outer: list[Guard], inner: list[Guard], *, sits_out: bool) -> None:
@@ -159,6 +164,7 @@ class Plan(Planned):
             and self.tokens is None
             and not may_wait
             and not sits_out
+            and self.racing is None
         )
 
     def _cut(
@@ -176,6 +182,8 @@ class Plan(Planned):
                 before, inner = inner, []
             elif isinstance(layer, Retry):
                 around, inner = inner, []
+            elif isinstance(layer, Hedge):
+                pass  # around the function alone: see `_raced`
             elif isinstance(layer, Timeout) and not form.startswith("async"):
                 self.thread_timeout = for_thread(layer, form, self.name)
             else:
@@ -186,6 +194,24 @@ class Plan(Planned):
                 else:
                     inner.append(guard)
         return before, around, inner
+
+    def _raced(self, policy: HasLayers) -> Racing | None:
+        """Return what races the requests of an attempt; None if they may not run twice."""
+        hedge = only(policy.layers, Hedge)
+        if hedge is None:
+            return None
+        if self.form not in {"async", "async_stream"}:
+            refuse(
+                f"Hedge on {self.name}",
+                "an async function, of which two calls can run in one task's time",
+                hedge,
+                write="rb.Timeout(10, thread=True)",
+            )
+        if not self.idempotent:
+            return None
+        from .hedge.race import Racing  # imported here: few policies have one
+
+        return Racing(self, hedge)
 
 
 def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:

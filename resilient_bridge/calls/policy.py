@@ -97,6 +97,8 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
             )
         if layer.never_inside_retry and Retry in kinds:
             refuse(path, layer.never_inside_retry, layer)
+        if layer.only_innermost and index < len(layers) - 1:
+            refuse(path, f"{kind.__name__} as the last layer: inside of all others", layer)
         kinds.append(kind)
 
 

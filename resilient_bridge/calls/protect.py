@@ -21,6 +21,7 @@ from ..values.fields import refuse
 from .binding import Binding, Options
 from .engine import protect_async
 from .engine_sync import protect_sync
+from .hedge.value import Hedge
 from .plan import Plan
 from .registry import States
 from .results import settled
@@ -187,6 +188,8 @@ def loop_plan(
         refuse(
             "Policy.attempts", "no Timeout around a sync block: it cannot be interrupted", policy
         )
+    if any(isinstance(layer, Hedge) for layer in policy.layers):
+        refuse("Policy.attempts", "no Hedge: a block cannot run twice at once", policy)
     plan = Plan(
         policy.detached(),
         states,

@@ -17,6 +17,7 @@ import attrs
 
 from ..calls.breaker.value import Breaker
 from ..calls.fallback.value import Fallback
+from ..calls.hedge.value import Hedge
 from ..calls.limits.value import Bulkhead, RateLimit
 from ..calls.policy import Policy
 from ..calls.retry.value import Retry, RetryBudget
@@ -55,7 +56,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _VALUES: Final[Sequence[type | str]] = (
-    AlertSettings, Backoff, BridgePolicy, Breaker, Bulkhead, Deadline, Dialect, End, Fallback, Heartbeat, Inbox, Outbox, Policy,
+    AlertSettings, Backoff, BridgePolicy, Breaker, Bulkhead, Deadline, Dialect, End, Fallback, Heartbeat, Hedge, Inbox, Outbox, Policy,
     Positions, RateLimit, Reconnect, Replay, Retry, RetryBudget, Rule, SIDECAR, Timeout,
 )  # fmt: skip
 KINDS: Final[Mapping[str, type]] = Classes(

@@ -77,6 +77,9 @@ class BreakerGuard(Guard):
         self.state.ended(permit, attempt, now, failure, self.layer, self.named)
         return error
 
+    def enter_hedge(self, hedge: CallFrame) -> bool:  # noqa: ARG002 -- the attempt has the permit
+        return self.state.is_closed
+
     def conditions(self) -> tuple[Any, ...]:
         return conditions(self.layer)
 

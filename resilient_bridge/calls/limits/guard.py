@@ -50,6 +50,14 @@ class BulkheadGuard(Guard):
             state.release()
         return error
 
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        is_free = self.state.try_acquire()
+        hedge.slot = self.state if is_free else None
+        return is_free
+
+    def leave_hedge(self, hedge: CallFrame) -> None:
+        self.leave(hedge, None)
+
 
 class _QueueSlot(SignalWait):
     """A waiter in the queue of a bulkhead."""
@@ -121,3 +129,10 @@ class RateGuard(Guard):
         if wait <= 0:
             return None
         return Sleeps("RateLimit", attempt.world, (wait,), self.state.cancel)
+
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        try:
+            self.state.reserve(hedge.started, 0.0)
+        except RejectedError:
+            return False
+        return True
