@@ -5,6 +5,8 @@ functions ignore the text and print the whole page; the others renew a part: the
 tests/test_pages.py checks all of them. Words on the command line choose the files with one of them in their path.
 What has the numbers of one run is made anew only when it is asked for: `python -m tests.pages --run Dialects` makes the run, which
 takes minutes, and writes its rows into their table; `RUNS` has all names. The date below a table is changed by hand.
+`python -m tests.pages --golden` writes the golden files of settings and of `classify` anew, and says how many lines came and went: of a
+new strategy, setting or code few may go, and what comes has to be its own.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from tests.internals.values import shown
 from tests.strategies import LAYERS, needed, page_of
 from website import outage, pictures
 
-from . import reference, reference_failures, reference_presets, requirements
+from . import reference, reference_failures, reference_names, reference_presets, requirements
 
 
 ROOT: Final = Path(__file__).parents[1]
@@ -105,6 +107,9 @@ PAGES: Final[Mapping[str, Callable[[str], str]]] = {
         for name in reference_presets.ABOUT
     },
     **{f"docs/strategies/{name}.md": partial(defaults, of=of) for name, of in STRATEGIES.items()},
+    "docs/strategies/index.md": reference_names.strategies,
+    "docs/reference/api.md": reference_names.api,
+    "tests/public_names.txt": reference_names.golden,
     "docs/how-to/look-at-a-schedule.md": commands,
     "docs/how-to/explain-an-error.md": commands,
     "docs/how-to/configure-from-a-file.md": mistakes,
@@ -151,6 +156,30 @@ RUNS: Final[Mapping[str, Callable[[], None]]] = {
 }
 """What has the numbers of one run, and the function that makes the run and writes them."""
 
+_GOLDEN: Final[Mapping[str, str]] = {
+    "tests/settings/data/documents.txt": "tests.settings.golden",
+    "tests/settings/data/schema.txt": "",
+    "tests/settings/data/shown.txt": "",
+    "tests/settings/refusals.txt": "tests.settings.refusals",
+    "tests/failure/golden.json": "tests.failure.golden",
+}
+"""The golden files that a new strategy, setting or code adds to, and the module that writes them; empty: that of the one above."""
+
+
+def write_golden() -> None:
+    """Write the golden files anew, each by its module in a process of its own, where no test has registered anything."""
+    before = {name: (ROOT / name).read_text("utf-8").splitlines() for name in _GOLDEN}
+    for module in filter(None, _GOLDEN.values()):
+        command = [sys.executable, "-m", module]
+        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+        if module == "tests.settings.refusals":
+            (ROOT / "tests/settings/refusals.txt").write_text(done.stdout, "utf-8")
+    for name, old in before.items():
+        now = (ROOT / name).read_text("utf-8").splitlines()
+        if now != old:
+            came, went = len(set(now) - set(old)), len(set(old) - set(now))
+            sys.stdout.write(f"{name}: {came} lines new, {went} gone\n")
+
 
 def printed(name: str) -> tuple[str, str]:
     """Return the text of a file as it stands, and as the package prints it now."""
@@ -165,6 +194,9 @@ def main(*words: str) -> int:
     if "--run" in words:
         for word in wanted:
             RUNS[word]()
+        return 0
+    if "--golden" in words:
+        write_golden()
         return 0
     old = 0
     for name in PAGES:

@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.calls",
     {
-        "": "recommended registry strategies",
+        "": "plan recommended registry strategies",
         "breaker": "circuit",
         "breaker.outcomes": "verdict_of",
         "breaker.shared_circuit": "Permit SharedCircuit",
