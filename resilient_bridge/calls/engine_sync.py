@@ -208,9 +208,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 if ending is not None:
                     ending = exit_around(plan, first, ending)
                 if plan.fallback is not None:
-                    ending, result = _fallen_back(
-                        plan, first, frame, ending, result, args, kwargs
-                    )
+                    ending, result = _fallen_back(plan, first, frame, ending, result, args, kwargs)
                 if ending is not None:
                     raise finished_with(plan, first, frame, ending)
                 returned(plan, first)
@@ -341,9 +339,7 @@ def refreshed_sync(repeats: Repeats, frame: CallFrame) -> None:
                 refresh(before)
 
 
-def _called(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call what may be sync although the call is async: a rung, `before`, `acknowledge`."""
     result: Any = function(*args, **kwargs)
     return settled(function, result)
