@@ -32,7 +32,7 @@ REPLACED = {
     ".asleep(": ".sleep(",
     # what only a task needs
     """                if plan.racing is not None:
-                    target = plan.racing(target)
+                    target = plan.racing(target, discarded)
 """: "",
     """                            running_loop("Retry")
 """: "",

@@ -139,7 +139,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), plan.budget
                 if plan.racing is not None:
-                    target = plan.racing(target)
+                    target = plan.racing(target, discarded)
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at

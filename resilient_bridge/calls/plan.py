@@ -211,7 +211,8 @@ class Plan(Planned):
             return None
         from .hedge.race import Racing  # imported here: few policies have one
 
-        return Racing(self, hedge)
+        guards = (*self.outer, *self.guards, *self.held)
+        return Racing(self, hedge, states=self.states, guards=guards, pause=self.pause)
 
 
 def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:

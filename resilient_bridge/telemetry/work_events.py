@@ -127,7 +127,7 @@ class Hedged(Event):
 
     def __text__(self) -> str:
         by = f"by request {self.winner} of {self.requests}" if self.winner else "by nobody"
-        cut = f"; {self.unknown} cancelled: whether it ran, and its cost, is unknown"
+        cut = f"; {self.unknown} cancelled, outcome and cost unknown"
         return (
             f"{redact(self.name)} was hedged and ended {by} after {self.seconds:.3g} s"
             f"{cut if self.unknown else ''}"

@@ -28,7 +28,6 @@ from ... import events
 from ...failure import Executed, Record, unproven
 from ...telemetry import emit
 from ...transports.event_loop import running_loop
-from ..engine import discarded
 from ..evidence import failure_in, keep, record_inside
 from ..frame import CURRENT, ROOT, CallFrame, enclosing, inside_of
 from ..stream_items import StartedStream
@@ -41,7 +40,10 @@ if TYPE_CHECKING:
 
     from ...failure import Failure
     from ...world.real import TimerHandle
-    from ..plan import Plan
+    from ..frame import Planned
+    from ..guards import Guard
+    from ..registry import States
+    from ..retry.coordination import Pause
     from .value import Hedge
 
 
@@ -49,32 +51,47 @@ _REFUSED: Final = "SYS_RATE_LIMITED"
 
 
 class Racing:
-    """The Hedge of one plan: its numbers, and what its owner's requests have shown."""
+    """The Hedge of one plan: its numbers, what its owner's requests have shown, and what bounds them."""
 
-    __slots__ = ("guards", "layer", "plan", "state")
+    __slots__ = ("guards", "layer", "pause", "plan", "state")
 
-    def __init__(self, plan: Plan, layer: Hedge) -> None:
+    def __init__(
+        self,
+        plan: Planned,
+        layer: Hedge,
+        *,
+        states: States,
+        guards: tuple[Guard, ...],
+        pause: Pause,
+    ) -> None:
         self.plan = plan
         self.layer = layer
-        self.state: HedgeState = plan.states.owned("hedge", HedgeState)
-        self.guards = (*plan.outer, *plan.guards, *plan.held)
+        self.state: HedgeState = states.owned("hedge", HedgeState)
+        self.guards = guards
+        self.pause = pause
 
-    def __call__(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """Return what makes one attempt at `function`."""
+    def __call__(
+        self,
+        function: Callable[..., Awaitable[Any]],
+        discarded: Callable[[Any], Awaitable[None]],
+    ) -> Callable[..., Awaitable[Any]]:
+        """Return what makes one attempt at `function`; `discarded` closes an answer nobody reads."""
 
         async def attempt(*args: Any, **kwargs: Any) -> Any:
-            return await _Race(self, CURRENT.get(), partial(function, *args, **kwargs)).run()
+            send = partial(function, *args, **kwargs)
+            return await _Race(self, CURRENT.get(), send, discarded).run()
 
         return attempt
 
     def admits(self, frame: CallFrame, hedge: CallFrame) -> bool:
         """Take from budget and limits what a further request needs; False if it may not start."""
-        if frame.is_last or frame.is_single or self.plan.pause.to_go(frame.world) > 0:
+        if frame.is_last or frame.is_single or self.pause.to_go(frame.world) > 0:
             return False
         if not self.state.take(hedge.started):
             return False
         for taken, guard in enumerate(self.guards):
             if not guard.enter_hedge(hedge):
+                hedge.is_rejected = True
                 self.leave(hedge, taken)
                 self.state.give_back()
                 return False
@@ -111,6 +128,7 @@ class _Race:
     __slots__ = (
         "cancelled_before",
         "context",
+        "discarded",
         "first",
         "further",
         "is_over",
@@ -125,11 +143,16 @@ class _Race:
     )
 
     def __init__(
-        self, racing: Racing, frame: CallFrame, send: Callable[[], Awaitable[Any]]
+        self,
+        racing: Racing,
+        frame: CallFrame,
+        send: Callable[[], Awaitable[Any]],
+        discarded: Callable[[Any], Awaitable[None]],
     ) -> None:
         self.racing = racing
         self.first = frame
         self.send = send
+        self.discarded = discarded
         self.loop = running_loop("Hedge")
         self.task: asyncio.Task[Any] | None = asyncio.current_task(self.loop)
         self.cancelled_before = 0 if self.task is None else self.task.cancelling()
@@ -272,7 +295,7 @@ class _Race:
             # What was cancelled beside us is not ours to take back.
             is_ours = self.task.uncancel() <= self.cancelled_before
             if error is None:
-                await discarded(result)
+                await self.discarded(result)
             elif not isinstance(error, Exception) and not (
                 is_ours and isinstance(error, CancelledError)
             ):
@@ -309,9 +332,9 @@ class _Race:
             for each in self.further:
                 answer = each.answer
                 if each is not winner and not answer.cancelled() and answer.exception() is None:
-                    await discarded(answer.result())
+                    await self.discarded(answer.result())
             if cut is not None:
-                await discarded(result)
+                await self.discarded(result)
                 raise cut
         finally:
             cut = None

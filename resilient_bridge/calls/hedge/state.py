@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .value import Hedge
 
 
-_KEPT: Final = 100  # answers
+_ANSWERS: Final = 200  # answers
 _LEAST: Final = 20  # answers that are known before a time is taken from them
 _SHARE: Final = 0.95
 _SHORTEST: Final = 0.001  # seconds: of a function that answers at once
@@ -70,7 +70,7 @@ class HedgeState:
     def answered(self, seconds: float) -> None:
         """Learn how long the first request took to its answer, or until another one answered."""
         with self._lock:
-            if len(self._answers) == _KEPT:
+            if len(self._answers) == _ANSWERS:
                 del self._sorted[bisect_left(self._sorted, self._answers.popleft())]
             self._answers.append(seconds)
             insort(self._sorted, seconds)

@@ -26,7 +26,7 @@ class Hedge(Layer):
 
     A further request starts when `after` seconds have passed (a timedelta or "2s" will do), the
     next one when as many have passed again, `most` at most; None: after the time within which 95 %
-    of the last 100 answers came, once there have been 20. At most `budget` of all requests are
+    of the last 200 answers came, once there have been 20. At most `budget` of all requests are
     further ones. The others are cancelled: whether they ran, and what they cost, is unknown. A
     failure that a repeat cannot help ends the race; of others the last request's is waited for.
 

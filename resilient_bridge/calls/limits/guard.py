@@ -136,3 +136,7 @@ class RateGuard(Guard):
         except RejectedError:
             return False
         return True
+
+    def leave_hedge(self, hedge: CallFrame) -> None:
+        if hedge.is_rejected:  # by another layer: its turn was not used
+            self.state.cancel()
