@@ -40,10 +40,8 @@ if TYPE_CHECKING:
 
     from ...failure import Failure
     from ...world.real import TimerHandle
-    from ..frame import Planned
     from ..guards import Guard
-    from ..registry import States
-    from ..retry.coordination import Pause
+    from ..results import Reading
     from .value import Hedge
 
 
@@ -51,49 +49,42 @@ _REFUSED: Final = "SYS_RATE_LIMITED"
 
 
 class Racing:
-    """The Hedge of one plan: its numbers, what its owner's requests have shown, and what bounds them."""
+    """The Hedge of one plan: its numbers, how answers are read, and the layers around it."""
 
-    __slots__ = ("guards", "layer", "pause", "plan", "state")
+    __slots__ = ("guards", "layer", "reading")
 
-    def __init__(
-        self,
-        plan: Planned,
-        layer: Hedge,
-        *,
-        states: States,
-        guards: tuple[Guard, ...],
-        pause: Pause,
-    ) -> None:
-        self.plan = plan
+    def __init__(self, layer: Hedge, reading: Reading, guards: tuple[Guard, ...]) -> None:
         self.layer = layer
-        self.state: HedgeState = states.owned("hedge", HedgeState)
+        self.reading = reading
         self.guards = guards
-        self.pause = pause
 
     def __call__(
         self,
+        operation: Any,
         function: Callable[..., Awaitable[Any]],
         discarded: Callable[[Any], Awaitable[None]],
     ) -> Callable[..., Awaitable[Any]]:
         """Return what makes one attempt at `function`; `discarded` closes an answer nobody reads."""
+        state: HedgeState = operation.states.owned("hedge", HedgeState)
 
         async def attempt(*args: Any, **kwargs: Any) -> Any:
             send = partial(function, *args, **kwargs)
-            return await _Race(self, CURRENT.get(), send, discarded).run()
+            return await _Race(self, state, CURRENT.get(), send, discarded).run()
 
         return attempt
 
-    def admits(self, frame: CallFrame, hedge: CallFrame) -> bool:
+    def admits(self, state: HedgeState, frame: CallFrame, hedge: CallFrame) -> bool:
         """Take from budget and limits what a further request needs; False if it may not start."""
-        if frame.is_last or frame.is_single or self.pause.to_go(frame.world) > 0:
+        operation: Any = frame.operation
+        if frame.is_last or frame.is_single or operation.pause.to_go(frame.world) > 0:
             return False
-        if not self.state.take(hedge.started):
+        if not state.take(hedge.started):
             return False
         for taken, guard in enumerate(self.guards):
             if not guard.enter_hedge(hedge):
                 hedge.is_rejected = True
                 self.leave(hedge, taken)
-                self.state.give_back()
+                state.give_back()
                 return False
         return True
 
@@ -136,6 +127,7 @@ class _Race:
         "racing",
         "send",
         "started",
+        "state",
         "task",
         "timer",
         "winner",
@@ -145,11 +137,13 @@ class _Race:
     def __init__(
         self,
         racing: Racing,
+        state: HedgeState,
         frame: CallFrame,
         send: Callable[[], Awaitable[Any]],
         discarded: Callable[[Any], Awaitable[None]],
     ) -> None:
         self.racing = racing
+        self.state = state
         self.first = frame
         self.send = send
         self.discarded = discarded
@@ -166,7 +160,7 @@ class _Race:
 
     async def run(self) -> Any:
         """Return the answer of the request that won, or raise the error that ended the race."""
-        after = self.racing.state.begin(self.racing.layer)
+        after = self.state.begin(self.racing.layer)
         if after is not None and self.task is not None:
             self._look_after(after)
         error: BaseException | None = None
@@ -182,7 +176,7 @@ class _Race:
             if error is not None:
                 raise error
             if failure is None:
-                self.racing.state.answered(self._seconds())
+                self.state.answered(self._seconds())
             return result
         finally:
             self._stop()
@@ -199,7 +193,7 @@ class _Race:
         """Start a further request, if there may be one now; look again when as long has passed."""
         if self.is_over or self.woken is not None:
             return
-        if self.racing.admits(self.first, hedge := self._new_frame()):
+        if self.racing.admits(self.state, self.first, hedge := self._new_frame()):
             request = _Further(hedge, self.loop.create_future())
             self.further.append(request)
             request.answer.add_done_callback(partial(self._has_ended, request))
@@ -212,7 +206,7 @@ class _Race:
 
     def _new_frame(self) -> CallFrame:
         first, hedge = self.first, CallFrame()
-        hedge.plan, hedge.outer = first.plan, first.first or first
+        hedge.operation, hedge.outer = first.operation, first.first or first
         hedge.first, hedge.world = first.first or first, first.world
         hedge.started = first.world.monotonic()
         hedge.deadline_at, hedge.permit = first.deadline_at, None
@@ -371,9 +365,10 @@ class _Race:
                 keep(first.first or first, first, error, record._replace(executed=Executed.MAYBE))
 
     def _report(self, winner: int, unknown: int) -> None:
+        operation: Any = self.first.operation
         emit(
             events.Hedged(
-                name=self.racing.plan.name,
+                name=operation.name,
                 requests=1 + len(self.further),
                 winner=winner,
                 unknown=unknown,
@@ -390,10 +385,10 @@ class _Race:
         if error is not None:
             failure = failure_in(frame, error) if isinstance(error, Exception) else None
         else:
-            plain, read = self.racing.plan.reading
+            plain, read = self.racing.reading
             failure = None if type(result) in plain else read(result)
         if failure is not None and (failure.code == _REFUSED or failure.retry_after is not None):
-            self.racing.state.refused(frame.world.monotonic(), failure.retry_after)
+            self.state.refused(frame.world.monotonic(), failure.retry_after)
         return failure
 
     def _seconds(self) -> float:
