@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Hedge(Layer):
     """Send the request again while the first one is slow; the first success wins.
 
-        policy = rb.Policy(rb.Retry(), rb.Timeout(30), rb.Hedge(after=2))
+        policy = rb.Policy(rb.Retry(), rb.Timeout(30), rb.calls.Hedge(after=2))
 
         @policy(idempotent=True)      # both may run, at the same time
         async def read(url: str) -> str: ...
