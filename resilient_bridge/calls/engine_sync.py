@@ -195,7 +195,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                         if again is None:
                             break
                         if error is None:
-                            _discarded(result)
+                            discarded(result)
                         if again.before is not None:
                             refreshed_sync(again, frame)
                         seconds = again.decision.wait
@@ -334,7 +334,7 @@ def _answered(
             answers[id(condition)] = wrong
 
 
-def _discarded(answer: Any) -> None:
+def discarded(answer: Any) -> None:
     """Close a returned value that will not be read, because another attempt follows."""
     close = getattr(answer, "close", None)
     if callable(close):
@@ -386,7 +386,7 @@ def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
             is_replaced, answer = _climbed(operation, first, failure, error, args, kwargs)
             if is_replaced and ending is None:
                 keep_answer(first, None)
-                _discarded(result)
+                discarded(result)
         except BaseException as failed:  # noqa: BLE001 -- it is raised in the form that the layers give it
             return failed if ending is not None else exit_around(plan, first, failed), None
         if not is_replaced:
@@ -444,7 +444,7 @@ def _climbed(  # noqa: PLR0917 -- as above
                 continue
             if plan.reading.read(answer) is None or number == rungs[-1][0]:
                 return True, answer
-            _discarded(answer)
+            discarded(answer)
         if ending is None:
             return False, None
         raise ending

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ..failure import BridgeError
 from ..failure.what import Named
+from ..values.fields import refuse
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
+from .hedge.value import Hedge
 from .layer_order import key_functions, only
 from .layers import Compiled, for_thread, guard_of, sort_of
 from .limits.value import Bulkhead
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from .breaker.state import CircuitState
     from .frame import Form, Proofs
     from .guards import Guard
+    from .hedge.race import Racing
     from .keys import ByKey
     from .layers import HasLayers
     from .registry import Sort, States
@@ -87,6 +90,7 @@ class Plan:
         "outer",
         "plain",
         "proofs",
+        "racing",
         "reading",
         "retry",
         "shares_budget",
@@ -145,10 +149,11 @@ class Plan:
             and not sits_out
             and any(guard.asks_circuit for guard in self.guards)
         )
+        self.racing = self._raced(name)
         self._shorten([*before, *around], inner, sits_out=sits_out)
         # With key functions this plan takes no call: each value of them has an operation of its own.
         self.keys = key_functions(policy.layers)
-        self.of_value = self
+        self.of_value: Plan | None = None
         if self.keys:
             self.of_value, self.is_short = copy(self), False
 
@@ -173,6 +178,7 @@ class Plan:
             and not self.shares_budget
             and not may_wait
             and not sits_out
+            and self.racing is None
         )
 
     def _cut(self, policy: HasLayers, name: str) -> tuple[list[Guard], list[Guard], list[Guard]]:
@@ -190,6 +196,8 @@ class Plan:
                 before, inner = inner, []
             elif isinstance(layer, Retry):
                 around, inner = inner, []
+            elif isinstance(layer, Hedge):
+                pass  # around the function alone: see `_raced`
             elif isinstance(layer, Timeout) and not form.startswith("async"):
                 self.thread_timeout = for_thread(layer, form, name)
             else:
@@ -200,6 +208,24 @@ class Plan:
                 else:
                     inner.append(guard)
         return before, around, inner
+
+    def _raced(self, name: str) -> Racing | None:
+        """Return what races the requests of an attempt; None if they may not run twice."""
+        hedge = only(self.layers, Hedge)
+        if hedge is None:
+            return None
+        if self.form not in {"async", "async_stream"}:
+            refuse(
+                f"Hedge on {name}",
+                "an async function: both requests run in one thread",
+                hedge,
+                write="rb.Timeout(10, thread=True)",
+            )
+        if not self.idempotent:
+            return None
+        from .hedge.race import Racing  # imported here: few policies have one
+
+        return Racing(hedge, self.reading, (*self.outer, *self.guards, *self.held))
 
 
 class Operation:

@@ -101,6 +101,14 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
             )
         if layer.never_inside_retry and Retry in kinds:
             refuse(path, layer.never_inside_retry, layer)
+        if layer.only_innermost and index < len(layers) - 1:
+            from ..failure.mistakes import code
+
+            ordered = ", ".join(
+                code(each) for each in (*layers[:index], *layers[index + 1 :], layer)
+            )
+            wanted = f"{kind.__name__} as the last layer: inside of all others"
+            refuse(path, wanted, layer, write=f"rb.Policy({ordered})")
         kinds.append(kind)
 
 
