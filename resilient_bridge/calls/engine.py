@@ -160,8 +160,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                     while True:
                         if is_short:
                             try:
-                                if plan.enter is not None:
-                                    plan.enter(first)
+                                if plan.first_enter is not None:
+                                    plan.first_enter.enter(first)
                                 # without a merge of keywords that are not there
                                 result = await (
                                     function(*args, **kwargs) if kwargs else function(*args)
@@ -171,8 +171,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             else:
                                 if type(result) in plan.plain:
                                     # Nearly every attempt: nothing to read, nothing to decide.
-                                    if plan.leave is not None:
-                                        plan.leave(first, None)
+                                    if plan.first_leave is not None:
+                                        plan.first_leave.leave(first, None)
                                     if circuit is not None and not circuit.is_silent:
                                         seconds, under_way = clock() - now, circuit.under_way
                                         # 0: no longer listed, because it was counted as overdue

@@ -29,11 +29,11 @@ from .timeout.value import Timeout
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from .breaker.state import CircuitState
-    from .frame import Form, Proofs
+    from .frame import CallFrame, Form, Proofs
     from .guards import Guard
     from .hedge.race import Racing
     from .keys import ByKey
@@ -72,9 +72,10 @@ class Plan:
         "asks_result",
         "attempts",
         "before",
-        "enter",
         "exits",
         "fallback",
+        "first_enter",
+        "first_leave",
         "foresees",
         "form",
         "guards",
@@ -84,7 +85,6 @@ class Plan:
         "is_short",
         "keys",
         "layers",
-        "leave",
         "matcher",
         "of_value",
         "outer",
@@ -168,9 +168,11 @@ class Plan:
         self.asks_in_front = bool(inner) and inner[0].asks_circuit
         if self.asks_in_front:
             guards = [*outer, *inner[1:]]
-        self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
-        self.leave = _one(
-            tuple(_shortest(guard).leave for guard in reversed(guards) if guard.gives_back)
+        # A constant Timeout is here by its timers themselves.
+        steps = [guard.timers[0] if isinstance(guard, TimeoutGuard) else guard for guard in guards]
+        self.first_enter = _one(steps)
+        self.first_leave = _one(
+            [step for step in reversed(steps) if isinstance(step, Timers) or step.gives_back]
         )
         self.is_short = (
             self.fallback is None
@@ -315,30 +317,35 @@ def plan_of(
     return plan
 
 
-def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:
+class _All:
+    """Several guards as one, for a first attempt that succeeds; `steps` are in the order of use."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: list[Guard | Timers]) -> None:
+        self._steps = tuple(steps)
+
+    def enter(self, attempt: CallFrame) -> None:
+        for step in self._steps:
+            step.enter(attempt)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> None:
+        for step in self._steps:
+            step.leave(attempt, error)
+
+
+def _one(steps: list[Guard | Timers]) -> Guard | Timers | _All | None:
     """Return the steps as one: none, the only one, or a loop over them."""
     if len(steps) < 2:
         return steps[0] if steps else None
-
-    def all_of_them(*args: Any) -> None:
-        for step in steps:
-            step(*args)
-
-    return all_of_them
-
-
-def _shortest(guard: Guard) -> Guard | Timers:
-    """Return what a first attempt that succeeds enters and exits.
-
-    For a constant Timeout these are its timers themselves.
-    """
-    return guard.timers[0] if isinstance(guard, TimeoutGuard) else guard
+    return _All(steps)
 
 
 def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
     """Return the exception classes that the Retry names: for the circuit they are failures, too."""
     named: list[Any] = [] if retry is None else [*retry.on, *retry.rules]
-    return tuple(what for what in named if _is_error_class(what))
+    found = tuple(what for what in named if _is_error_class(what))
+    return retry.on if retry is not None and found == retry.on else found
 
 
 def _is_error_class(what: object) -> bool:

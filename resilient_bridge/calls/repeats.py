@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("resilient_bridge")
 _STOP: Final = object()
+_UNDECIDED: Final = Decision(0.0)
 
 
 # ---- one attempt has ended ----------------------------------------------------------------------
@@ -285,7 +286,7 @@ class Repeats:
         self.before: Callable[[], Any] | None = None
         # The last error of an attempt that was made, and how many failures there were by then.
         self.own: tuple[BaseException, int] | None = None
-        self.decision = Decision(0.0)
+        self.decision = _UNDECIDED
         self.around: tuple[CallFrame, ...] = () if first.outer is ROOT else retries_around(first)
         self.cap = largest_cap(retry.attempts, self.around) if self.around else None
 
