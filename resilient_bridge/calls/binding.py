@@ -15,6 +15,7 @@ from .retry.value import Retry
 
 
 if TYPE_CHECKING:
+    from .effects import EffectLedger
     from .explanation import Explanation
     from .frame import Form, Proofs
     from .plan import Compiles
@@ -27,7 +28,7 @@ class Options(TypedDict, total=False):
     `idempotent`: whether a repeat is harmless; None if not specified. `must_say`: then a policy
     with a Retry is refused. `proofs`: which proofs of the errors that come out of it hold for the
     whole call. `allowed_by`: how its user would permit repeats, for the note. `reading`: how its
-    results are read, by their type if not specified.
+    results are read, by their type if not specified. `effects`: the ledger whose gate is around it.
     """
 
     idempotent: Required[bool | None]
@@ -35,6 +36,7 @@ class Options(TypedDict, total=False):
     proofs: Proofs
     allowed_by: str
     reading: Reading
+    effects: EffectLedger | None
 
 
 def undecided(name: str, write: str = "") -> ConfigError:

@@ -41,7 +41,7 @@ from ..failure import RejectedError, failure_or_none
 from ..failure.what import matches_ended
 from ..telemetry import emit
 from ..telemetry.hub import HUB
-from ..transports.event_loop import running_loop
+from ..transports.event_loop import running_loop, running_or_none
 from ..world import REAL
 from .conditions import conditions, knowing, tenacity_state
 from .evidence import failure_in, keep_answer, proven
@@ -211,7 +211,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                         seconds = again.decision.wait
                         first.waited += seconds
                         if seconds > 0 or first.world is not REAL:  # virtual time lists 0, too
-                            running_loop("Retry")
+                            if running_or_none() is None:
+                                running_loop("Retry")
                             await first.world.asleep(seconds)
                         frame = again.next_attempt(frame)
                         set_frame(frame)

@@ -55,6 +55,10 @@ def bind(
     used = states or States(label, shared_as or (label_of(function) if name else label))
     binding = Binding(policy, used, form=form, name=label, **options)
     protected: Any = PROTECT[form](function, binding)
+    if (ledger := options.get("effects")) is not None:
+        from .effects import Gate, guarded
+
+        protected = guarded(protected, Gate(ledger, label, function), form)
     if states is None:
         update_wrapper(protected, function)
         protected.explain = binding.explain

@@ -18,11 +18,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeGuard, TypeVar, cast
 
 from .closes import close_finding
-from .errnos import errno_of
 from .finding import Finding, Reader, Rows, Rules, chain_of, own_words, wrong_setting
 from .redaction import text_of
 from .statuses import hidden_finding, status_finding
-from .system import tls_finding
+from .system import errno_of, tls_finding
 from .texts import text_finding
 from .vocabulary import Category, Executed, Kind
 

@@ -70,7 +70,7 @@ class BreakerGuard(Guard):
         attempt.permit = None
         operation: Any = attempt.operation
         state: CircuitState = operation.circuit
-        if state.is_counted(attempt):
+        if (state.under_way or state.overdue) and state.is_counted(attempt):
             return error
         if error is None:
             now = attempt.world.monotonic()
