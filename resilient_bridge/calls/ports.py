@@ -79,7 +79,7 @@ _NAMES = {
     ".current": "caller calls_for current_frame disprove enter_world failure_in_call"
     " frame_with_key is_retried_around leave_call leave_world make_last never_again"
     " outside remaining repeat_within request_sent",
-    ".effects": "Effect EffectLedger asked_for call_options held_text inside resolved",
+    ".effects": "Effect EffectLedger Gate asked_for call_options held_text inside resolved",
     ".frame": "CallFrame",
     ".limits.state": "RateState",
     ".outcome": "captured",
