@@ -417,7 +417,10 @@ class _Reading:
     def _say(self, mapping: Mapping[object, Any], fields: Mapping[str, Any]) -> Iterator[object]:
         own = ""
         for key in [key for key in _WORDED if key in fields]:
-            for text in _texts_in(fields[key]):
+            value: object = fields[key]
+            for text in (value[:_LARGEST],) if isinstance(value, str) else _texts_in(value):
+                if not text.strip():
+                    continue
                 self.words.append(text[:_READ])
                 inside = self._inside(text) if "{" in text and self.texts < _MOST_TEXTS else None
                 if inside is not None:
@@ -466,9 +469,7 @@ def _of_validation(mapping: Mapping[object, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield a text, or the texts of a list."""
-    if isinstance(value, str):
-        value = [value]
+    """Yield the texts of a list."""
     if isinstance(value, (list, tuple)):
         for item in cast("Sequence[object]", value)[:_MOST_ITEMS]:
             if isinstance(item, str) and item.strip():

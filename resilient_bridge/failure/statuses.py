@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from .bodies import EMPTY, ErrorBody, read_body
 from .finding import Finding
@@ -37,6 +37,7 @@ _REPEATABLE = frozenset({408, 421, 423, 425, 429})
 _FUTILE_5XX = frozenset({501, 505, 506, 508, 510, 511})
 _PASSING: Final = _REPEATABLE | (frozenset(range(500, 600)) - _FUTILE_5XX)
 _PROOFS = {status: f"http_{status}" for status in (401, 407, 421, 425, 426)}
+_DOCUMENT: Final = frozenset({dict, list})  # JSON that is more than a value
 _RATE_LIMITED = 429
 _BAD_REQUEST: Final = 400
 _FORBIDDEN: Final = 403
@@ -88,10 +89,10 @@ def status_finding(
 
     `body` is what came with it, in any form.
     """
-    document = body
+    document: object = body
     if body and isinstance(body, (bytes, bytearray, str)):
         document = read_json(body)
-    content = read_body(document if isinstance(document, (Mapping, list)) else body, headers)
+    content = read_body(document if type(document) in _DOCUMENT else body, headers)
     wait, retry_at = wait_from_headers(headers, now_wall)
     finding = _by_status(status, upgrade=upgrade, waits=wait is not None)
     proof = "upgrade_refused" if upgrade else _PROOFS.get(status, "")
@@ -100,8 +101,8 @@ def status_finding(
         retryable = override
     details: dict[str, Any] = {"http_status": status, **finding.details}
     finding = finding.evolve(retryable=retryable, details=details, proof=proof)
-    if isinstance(document, Mapping) and isinstance(document.get("code"), str):
-        own = _ours(document, finding, wait, retry_at)
+    if isinstance(document, Mapping):
+        own = _ours(cast("Mapping[object, Any]", document), finding, wait, retry_at)
         if own is not None:
             return own
     if content is not EMPTY or status == _FORBIDDEN:  # most are empty, of a server that is down
@@ -135,9 +136,11 @@ def _by_status(status: int, *, upgrade: bool, waits: bool) -> Finding:
 
 
 def _ours(
-    document: Mapping[Any, Any], status: Finding, wait: float | None, retry_at: float | None
+    document: Mapping[object, Any], status: Finding, wait: float | None, retry_at: float | None
 ) -> Finding | None:
     """Read a body like {"code": "SESS_NOT_FOUND", "message": …}."""
+    if not isinstance(document.get("code"), str):
+        return None
     finding = payload_finding(document, unknown=None)
     if finding is None:
         return None
