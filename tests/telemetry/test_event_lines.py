@@ -77,6 +77,8 @@ SAMPLES = [
     (events.PollFailed, {"name": "audit", "correlation_id": "c1", "failure": RESET}),
     (events.ToolFailed, {"tool": "fetch", "required": True, "failure": TIMEOUT, "seconds": 10.0}),
     (events.ToolFailed, {"tool": "fetch", "required": False, "failure": NOT_FOUND}),
+    (events.EffectHeld, {"name": "pay", "first": "unknown", "seconds": 3.0, "failure": TIMEOUT}),
+    (events.EffectResolved, {"name": "pay", "how": "verified", "began": AT}),
     (events.ToolPending, {"tool": "fetch", "seconds": 5.0, "timeout": 60.0}),
     (events.CallLeftBehind, {"name": "ask", "runs_in": "task", "seconds": 2.0}),
     (events.HookRejected, {"failure": rb.Failure.of("HOOK_INVALID", "no id")}),

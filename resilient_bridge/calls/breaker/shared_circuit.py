@@ -14,7 +14,7 @@ own.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -22,7 +22,7 @@ from ...failure import Failure
 from ...world import REAL
 from ..rejections import CircuitOpenError
 from ..waits import AnswerWait, is_real_time, waited_for
-from .guard import BreakerGuard
+from .guard import BreakerGuard, circuit_of
 from .state import CircuitState
 from .value import rules_of
 
@@ -298,27 +298,23 @@ class SharedBreakerGuard(BreakerGuard):
     failures that may have opened the circuit, or the permit of a probe.
     """
 
-    __slots__ = ("shared",)
+    __slots__ = ()
 
     may_wait = True
 
-    def __init__(self, shared: SharedCircuit, layer: Breaker, named: tuple[object, ...]) -> None:
-        super().__init__(shared, layer, named)
-        self.shared = shared
-
     def enter(self, attempt: CallFrame) -> Wait | None:
-        now = attempt.world.monotonic()
-        self.shared.count_overdue(now)
-        found = self.asked(attempt, self.shared.try_admit, now)
+        now, shared = attempt.world.monotonic(), cast("SharedCircuit", circuit_of(attempt))
+        shared.count_overdue(now)
+        found = self.asked(attempt, shared.try_admit, now)
         if isinstance(found, int):
             self.admitted(attempt, found)
             return None
         return AnswerWait(found, partial(self._settle, attempt), attempt.remaining)
 
     def _settle(self, attempt: CallFrame, answer: CircuitAnswer | None) -> None:
-        now = attempt.world.monotonic()
-        self.admitted(attempt, self.asked(attempt, self.shared.settle, answer, now))
+        now, shared = attempt.world.monotonic(), cast("SharedCircuit", circuit_of(attempt))
+        self.admitted(attempt, self.asked(attempt, shared.settle, answer, now))
 
-    def under_way(self) -> int:
-        shared, view = self.shared, self.shared.view
-        return shared.era if view is None else Permit.of(shared.era, view.era)
+    def under_way(self, circuit: CircuitState) -> int:
+        view = cast("SharedCircuit", circuit).view
+        return circuit.era if view is None else Permit.of(circuit.era, view.era)
