@@ -33,7 +33,7 @@ class Call:
     number: int = -1
     seconds: float = 0.0
     fails: type[Exception] | None = None
-    is_probe: bool = False
+    probe_of: int = 0  # the half-open time in which it started
     cancelled_at: float | None = None
     arrived: float = -1.0
     starts: list[float] = field(default_factory=list)
@@ -50,16 +50,25 @@ class Run:
     inside: int = 0
     problems: list[str] = field(default_factory=list)
     function: Any = None
+    times: list[float] = field(default_factory=list)  # when the function was reached
+    half_opened: int = 0  # how often the circuit has become half open
+    blocked: float = 0.0  # seconds in which the loop was blocked
+
+    def now(self) -> float:
+        """The time without that in which nothing ran: an instant that a block divides stays one."""
+        return round(asyncio.get_running_loop().time() - self.blocked, 6)
+
+    def saw(self, event: object) -> None:
+        """Count the half-open times."""
+        is_half_open = isinstance(event, rb.events.CircuitChanged) and event.state == "half_open"
+        self.half_opened += is_half_open
 
     def began(self, call: Call) -> None:
         """A call has reached the function."""
-        call.starts.append(asyncio.get_running_loop().time())
+        call.starts.append(self.now())
+        self.times.append(asyncio.get_running_loop().time())
         self.inside += 1
         self.most = max(self.most, self.inside)
-
-    def starts(self) -> list[float]:
-        """When the function was reached, in order."""
-        return sorted(at for call in self.calls for at in call.starts)
 
 
 @dataclass
@@ -87,7 +96,7 @@ def at_most(number: int) -> Callable[[Run], None]:
     return judge
 
 
-def nobody_overtakes(run: Run) -> None:
+def no_overtaking(run: Run) -> None:
     """A call that came earlier and waited is not still waiting when a later one has begun.
 
     Within one instant the steps of two tasks that both have a permit come in any order.
@@ -106,7 +115,7 @@ def paced(number: int, per: float) -> Callable[[Run], None]:
     """In no span of time more than the bucket holds and what flows into it meanwhile."""
 
     def judge(run: Run) -> None:
-        starts = run.starts()
+        starts = run.times
         for first, at in enumerate(starts):
             for last in range(first, len(starts)):
                 allowed = number + (starts[last] - at) * number / per + 1e-6
@@ -133,7 +142,7 @@ def all_places(number: int) -> Callable[[Run], Any]:
 
     async def check(run: Run) -> None:
         run.most = 0
-        began = asyncio.get_running_loop().time()
+        began = run.now()
         probes = await _probe(run, number, 1.0)
         if run.most != number or any(probe.starts != [began] for probe in probes):
             run.problems.append(f"{run.most} of {number} places are left")
@@ -166,8 +175,12 @@ def only_probes(number: int) -> Callable[[Run], None]:
 
     def watch(run: Run, call: Call) -> None:
         state = rb.calls.circuit(run.function).state
-        call.is_probe = state == "half_open"
-        probing = [other for other in run.calls if other.is_probe and other.outcome == "runs"]
+        call.probe_of = run.half_opened if state == "half_open" else 0
+        probing = [
+            other
+            for other in run.calls
+            if other.probe_of and other.probe_of == call.probe_of and other.outcome == "runs"
+        ]
         if state == "open":
             run.problems.append("a call started while the circuit was open")
         elif len(probing) > number:
@@ -179,17 +192,17 @@ def only_probes(number: int) -> Callable[[Run], None]:
 LIMITS = {
     "bulkhead": Limit(
         lambda: rb.Policy(rb.Bulkhead(3, queue=CALLS)),
-        both(at_most(3), nobody_overtakes),
+        both(at_most(3), no_overtaking),
         all_places(3),
     ),
     "bulkhead with a short queue and little patience": Limit(
         lambda: rb.Policy(rb.Bulkhead(2, queue=3, max_wait=1)),
-        both(at_most(2), nobody_overtakes),
+        both(at_most(2), no_overtaking),
         all_places(2),
     ),
     "bulkhead of one": Limit(
         lambda: rb.Policy(rb.Bulkhead(1, queue=CALLS, max_wait=2)),
-        both(at_most(1), nobody_overtakes),
+        both(at_most(1), no_overtaking),
         all_places(1),
     ),
     "rate limit": Limit(
@@ -250,10 +263,8 @@ def traffic(seed: int) -> tuple[list[tuple[float, Call]], list[tuple[float, floa
     return calls, jumps
 
 
-def play(limit: Limit, seed: int, orders: str) -> Run:
-    """One run, with what does not hold in `problems`."""
-    plan, jumps = traffic(seed)
-    run = Run([call for _, call in plan])
+def protected(limit: Limit, run: Run) -> Any:
+    """The function behind the limit, which takes the call that it has to play."""
 
     async def function(call: Call) -> None:
         call.outcome = "runs"
@@ -267,30 +278,38 @@ def play(limit: Limit, seed: int, orders: str) -> Run:
             run.inside -= 1
             call.outcome = "over"
 
-    async def main() -> None:
+    policy = limit.policy()
+    has_retry = any(isinstance(layer, rb.Retry) for layer in policy.layers)
+    return (policy(idempotent=True) if has_retry else policy)(function)
+
+
+def play(limit: Limit, seed: int, orders: str) -> Run:
+    """One run, with what does not hold in `problems`."""
+    plan, jumps = traffic(seed)
+    run = Run([call for _, call in plan])
+    arrivals = iter(range(CALLS))
+
+    async def one(at: float, call: Call) -> None:
+        await asyncio.sleep(at)
+        call.number, call.arrived = next(arrivals), run.now()
+        try:
+            with suppress(Exception):
+                await run.function(call)
+        finally:
+            call.ended = run.now()
+
+    async def cancel(task: asyncio.Task[None], at: float) -> None:
+        await asyncio.sleep(at)
+        task.cancel()
+
+    async def jump(at: float, seconds: float) -> None:
+        await asyncio.sleep(at)
         loop: Any = asyncio.get_running_loop()
-        protect = limit.policy()
-        has_retry = any(isinstance(layer, rb.Retry) for layer in protect.layers)
-        run.function = (protect(idempotent=True) if has_retry else protect)(function)
-        arrivals = iter(range(CALLS))
+        loop.stall(seconds)
+        run.blocked += seconds
 
-        async def one(at: float, call: Call) -> None:
-            await asyncio.sleep(at)
-            call.number, call.arrived = next(arrivals), loop.time()
-            try:
-                with suppress(Exception):
-                    await run.function(call)
-            finally:
-                call.ended = loop.time()
-
-        async def cancel(task: asyncio.Task[None], at: float) -> None:
-            await asyncio.sleep(at)
-            task.cancel()
-
-        async def jump(at: float, seconds: float) -> None:
-            await asyncio.sleep(at)
-            loop.stall(seconds)
-
+    async def main() -> None:
+        run.function = protected(limit, run)
         tasks = [asyncio.create_task(one(at, call)) for at, call in plan]
         others = [
             asyncio.create_task(cancel(task, call.cancelled_at))
@@ -298,7 +317,8 @@ def play(limit: Limit, seed: int, orders: str) -> Run:
             if call.cancelled_at is not None
         ]
         others += [asyncio.create_task(jump(*each)) for each in jumps]
-        await asyncio.wait([*tasks, *others])
+        with rb.listen(run.saw):
+            await asyncio.wait([*tasks, *others])
         if run.inside:
             run.problems.append(f"{run.inside} are still inside")
         limit.judge(run)

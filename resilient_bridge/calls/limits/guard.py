@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ...failure import RejectedError
@@ -18,8 +19,9 @@ from .state import BULKHEADS, MADE, RATES
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from ...world import World
     from ..frame import CallFrame
     from ..guards import Wait
     from .state import BulkheadState, RateState, Ticket
@@ -118,6 +120,15 @@ class RateGuard(Guard):
         except RejectedError as error:
             not_admitted(attempt, "rate_limit", state.key, error)
             raise
+        waits = _waits(state, attempt.world, wait)
+        wait = next(waits, 0.0)
         if wait <= 0:
             return None
-        return Sleeps("RateLimit", attempt.world, (wait,), state.cancel)
+        return Sleeps("RateLimit", attempt.world, chain((wait,), waits), state.cancel)
+
+
+def _waits(state: RateState, world: World, wait: float) -> Iterator[float]:
+    """Yield the wait for a turn, and for another one as long as that came too late."""
+    while wait > 0 or (wait := state.start(world.monotonic())) > 0:
+        yield wait
+        wait = 0.0
