@@ -370,7 +370,7 @@ PROGRAMS: tuple[Program, ...] = (
 # ---- this package, with one line broken -------------------------------------------------------------------------
 
 
-class Place:
+class Server:
     """What a bulkhead or a circuit protects: it counts who is inside."""
 
     def __init__(self) -> None:
@@ -387,10 +387,10 @@ class Place:
             self.inside -= 1
 
 
-async def permit_kept_by_the_cancelled() -> None:
+async def permit_held_by_the_cancelled() -> None:
     """A waiter is cancelled in the instant in which it was handed a permit."""
-    place = Place()
-    call = rb.Policy(rb.Bulkhead(1, queue=5, max_wait=60))(place.call)
+    server = Server()
+    call = rb.Policy(rb.Bulkhead(1, queue=5, max_wait=60))(server.call)
 
     async def cancel() -> None:
         await asyncio.sleep(1)
@@ -404,10 +404,10 @@ async def permit_kept_by_the_cancelled() -> None:
     await _one_goes_through(call)
 
 
-async def permit_kept_by_the_impatient() -> None:
+async def permit_held_by_the_impatient() -> None:
     """A waiter's patience ends in the instant in which it was handed a permit."""
-    place = Place()
-    call = rb.Policy(rb.Bulkhead(1, queue=5, max_wait=1))(place.call)
+    server = Server()
+    call = rb.Policy(rb.Bulkhead(1, queue=5, max_wait=1))(server.call)
 
     async def wait() -> None:
         await asyncio.sleep(0)
@@ -430,23 +430,23 @@ async def _one_goes_through(call: Any) -> None:
 
 async def free_for_a_moment() -> None:
     """Between a release and the first waiter's step somebody else comes."""
-    place = Place()
-    call = rb.Policy(rb.Bulkhead(1, queue=5, max_wait=60))(place.call)
+    server = Server()
+    call = rb.Policy(rb.Bulkhead(1, queue=5, max_wait=60))(server.call)
 
     async def come(later: int) -> None:
         await hop(later)
         await call(0.0)
 
     await asyncio.gather(*map(come, (0, 1, 4, 7, 10)))
-    assert place.most == 1, place.most
+    assert server.most == 1, server.most
 
 
 async def probed_by_two() -> None:
     """A circuit whose open time is over lets one call through until that has ended."""
-    place = Place()
+    server = Server()
 
     async def fail(hops: int) -> None:
-        await place.call(0.0, hops)
+        await server.call(0.0, hops)
         raise ConnectionRefusedError
 
     call = rb.Policy(rb.Breaker.consecutive(2, open_for=5))(fail)
@@ -462,7 +462,7 @@ async def probed_by_two() -> None:
                 await call(1)
 
         await asyncio.gather(probe(0), probe(2), probe(3))
-    assert place.calls == 3, place.calls - 2
+    assert server.calls == 3, server.calls - 2
 
 
 async def logged_in_twice() -> None:
@@ -556,8 +556,8 @@ class _PatientSlot(QUEUE_SLOT):
 
 Change = tuple[Any, str, Any]
 MUTANTS: dict[Program, tuple[Change, ...]] = {
-    permit_kept_by_the_cancelled: ((state.BulkheadState, "leave", _leaves_with_permit),),
-    permit_kept_by_the_impatient: ((guard, "_QueueSlot", _PatientSlot),),
+    permit_held_by_the_cancelled: ((state.BulkheadState, "leave", _leaves_with_permit),),
+    permit_held_by_the_impatient: ((guard, "_QueueSlot", _PatientSlot),),
     free_for_a_moment: (
         (state.BulkheadState, "_hand_over", _wakes_first),
         (QUEUE_SLOT, "settle", _takes_when_woken),

@@ -88,6 +88,8 @@ async def tests(server: rb.testing.BridgeServer, proxy: rb.testing.FaultProxy) -
     rb.testing.simulate(not_async)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rb.testing.simulate(tests)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rb.testing.simulate(numbered)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rb.testing.simulate(tests, server=None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    rb.testing.simulate(numbered, server=rb.testing.LogBridge, orders="lifo")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     rb.testing.simulate(numbered, server=rb.testing.BridgeServer)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     await server.cut("gently")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await server.push({"type": "a"})  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
