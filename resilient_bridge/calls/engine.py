@@ -61,6 +61,7 @@ from .repeats import (
     returned,
 )
 from .retry.coordination import PAUSED, pause_wait, refresh_lock
+from .timeout.guard import check_block
 from .tracing import TRACING, traced
 
 
@@ -106,7 +107,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
             first.deadline_at = first.permit = None
             if (
                 plan.is_short
-                and (outer is root or outer.world is REAL)
+                and (outer is root or (outer.world is REAL and not outer.is_bounded))
                 and not (special and _is_special(operation))
             ):
                 # Nearly every call: no layer of it waits. Its first attempt is admitted here, so
@@ -135,6 +136,11 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
             else:
                 if outer.world.is_disabled:
                     return await function(*args, **kwargs)
+                if outer.is_bounded:
+                    check_block(outer)
+                if operation.by_key is not None:
+                    bound = operation.by_key.of(args, kwargs)
+                    return await protect_async(function, bound)(*args, **kwargs)
                 is_short, first.world = False, outer.world
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), operation.budget

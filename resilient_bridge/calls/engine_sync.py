@@ -34,7 +34,7 @@ from .repeats import (
 )
 from .results import settled
 from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
-from .timeout.guard import run_in_thread
+from .timeout.guard import check_block, run_in_thread
 from .tracing import TRACING, traced
 
 
@@ -81,7 +81,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
             first.deadline_at = first.permit = None
             if (
                 plan.is_short
-                and (outer is root or outer.world is REAL)
+                and (outer is root or (outer.world is REAL and not outer.is_bounded))
                 and not (special and _is_special(operation))
             ):
                 # Nearly every call: no layer of it waits. Its first attempt is admitted here, so
@@ -110,6 +110,11 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
             else:
                 if outer.world.is_disabled:
                     return function(*args, **kwargs)
+                if outer.is_bounded:
+                    check_block(outer)
+                if operation.by_key is not None:
+                    bound = operation.by_key.of(args, kwargs)
+                    return protect_sync(function, bound)(*args, **kwargs)
                 is_short, first.world = False, outer.world
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), operation.budget

@@ -106,6 +106,11 @@ class CallFrame:
     may_repeat_until: float | None = None
     # A boundary: a call made from it has a policy, which knows what its errors prove.
     is_protected: bool = False
+    # Of a block under a Deadline: whether it runs, the frame that it stands for, and when it began
+    # if the deadline is its own.
+    is_bounded: bool = False
+    around: CallFrame | None = None
+    bounded_since: float | None = None
     before_of: Rule | None = None  # the rule whose `before` runs in this frame
     # on the first attempt: the `Repeats` of this call, once an attempt has failed
     run: Any = None

@@ -7,6 +7,7 @@ what a function has of its own (a name, a circuit, a budget, a pause) is in its 
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ..failure import BridgeError
@@ -14,7 +15,7 @@ from ..failure.what import Named
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
-from .layer_order import only
+from .layer_order import key_functions, only
 from .layers import Compiled, for_thread, guard_of, sort_of
 from .limits.value import Bulkhead
 from .results import RESULTS
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .breaker.state import CircuitState
     from .frame import Form, Proofs
     from .guards import Guard
+    from .keys import ByKey
     from .layers import HasLayers
     from .registry import Sort, States
     from .results import Reading
@@ -77,9 +79,11 @@ class Plan:
         "idempotent",
         "is_asking",
         "is_short",
+        "keys",
         "layers",
         "leave",
         "matcher",
+        "of_value",
         "outer",
         "plain",
         "proofs",
@@ -142,6 +146,11 @@ class Plan:
             and any(guard.asks_circuit for guard in self.guards)
         )
         self._shorten([*before, *around], inner, sits_out=sits_out)
+        # With key functions this plan takes no call: each value of them has an operation of its own.
+        self.keys = key_functions(policy.layers)
+        self.of_value = self
+        if self.keys:
+            self.of_value, self.is_short = copy(self), False
 
     def _shorten(self, outer: list[Guard], inner: list[Guard], *, sits_out: bool) -> None:
         """Prepare the short path, if there is one: the steps of a first attempt that succeeds.
@@ -201,6 +210,7 @@ class Operation:
 
     __slots__ = (
         "budget",
+        "by_key",
         "circuit",
         "in_front",
         "key",
@@ -217,6 +227,8 @@ class Operation:
         self.plan = plan
         self.states = states
         self.name = name
+        # With key functions: what calls the function for each value of them.
+        self.by_key: ByKey[Any] | None = None
         self.budget = None
         if plan.retry is not None and plan.retry.budget is not None:
             self.budget = states.state(BUDGETS, plan.retry.budget, policy.state)

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .policy import SettingsSource as SettingsSource
     from .protect import bind as bind
     from .protect import form_of as form_of
+    from .protect import protected_for as protected_for
     from .registry import States as States
     from .results import ANSWERS as ANSWERS
     from .results import RESULTS as RESULTS
@@ -79,12 +80,12 @@ _NAMES = {
     ".current": "caller calls_for current_frame disprove enter_world failure_in_call"
     " frame_with_key is_retried_around leave_call leave_world make_last never_again"
     " outside remaining repeat_within request_sent",
-    ".effects": "Effect EffectLedger asked_for call_options held_text inside resolved",
+    ".effects": "Effect EffectLedger Gate asked_for call_options held_text inside resolved",
     ".frame": "CallFrame",
     ".limits.state": "RateState",
     ".outcome": "captured",
     ".policy": "EnvironmentSource SettingsSource",
-    ".protect": "bind form_of",
+    ".protect": "bind form_of protected_for",
     ".registry": "States",
     ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
     ".retry.coordination": "BUDGETS",

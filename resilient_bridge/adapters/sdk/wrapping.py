@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ...calls.ports import States, bind, form_of, never_again, stream_broke
+from ...calls.ports import States, bind, form_of, never_again, protected_for, stream_broke
 from ...failure import BridgeError, config_error, stays_here
 from ..arguments import Call, check_bytes, named, permission
 from .sdks import copied, is_page, sdk_of
@@ -213,8 +213,10 @@ class Wrapping:
     def _ready(self, path: str, method: Any, args: Any, kwargs: Any, *, is_async: bool) -> Any:
         """Check the arguments of a call, and return the function that makes it."""
         idempotent, is_once = self._permitted(path, method, args, kwargs)
-        bound = self._bound.get((path, is_async, idempotent, is_once))
-        return bound or self.bound(path, is_async=is_async, idempotent=idempotent, is_once=is_once)
+        bound = self._bound.get((path, is_async, idempotent, is_once)) or self.bound(
+            path, is_async=is_async, idempotent=idempotent, is_once=is_once
+        )
+        return protected_for(bound, _MAKERS[is_async, is_once], args, kwargs)
 
     def _awaiting(self, path: str, method: Any) -> Any:
         """Return the proxy of a method that is an async function."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...failure import RejectedError
+from ...world import current_world
 from ..frame import CURRENT, enclosing
 from ..guards import Guard, not_admitted, state_for
+from ..registry import Sort
 from ..waits import SignalWait, Sleeps
-from .state import BULKHEADS, MADE, RATES
+from .state import BULKHEADS, MADE, RateState
 
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from ...world import World
     from ..frame import CallFrame
     from ..guards import Wait
-    from .state import BulkheadState, RateState, Ticket
+    from .state import BulkheadState, Ticket
     from .value import Bulkhead, RateLimit
 
 
@@ -97,6 +99,11 @@ def _begin_anew() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
+
+
+RATES: Final = Sort[RateState, "RateLimit"](
+    "rate limit", RateState, lambda state: int(state.is_used(current_world().monotonic()))
+)
 
 
 class RateGuard(Guard):
