@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from typing import Self, TypeAlias
 
     from .blocks import Attempts
+    from .effects import EffectLedger
     from .explanation import Explanation
+    from .plan import Plan
     from .registry import States
 
     SettingsSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
 
 # What kind of function a code object is: inspect's CO_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE and CO_ASYNC_GENERATOR.
 _KINDS: Final = 0x20 | 0x80 | 0x100 | 0x200
+
+_MOST_PLANS: Final = 16  # by kind of function and `idempotent` there are fewer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -154,6 +158,7 @@ def _as_decorator(
     *,
     idempotent: bool | None = None,
     name: str | None = None,
+    effects: EffectLedger | None = None,
 ) -> None:
     """The arguments that a policy takes as a decorator."""
 
@@ -188,6 +193,7 @@ class Policy(Layer):
         factory=lambda: cast("list[States]", []), eq=False, init=False
     )
     _compiled: dict[Any, Any] | None = attrs.field(default=None, eq=False, init=False)
+    _plans: tuple[Plan, ...] = attrs.field(default=(), eq=False, init=False)
 
     if TYPE_CHECKING:
 
@@ -207,15 +213,32 @@ class Policy(Layer):
     # a class of ours as a function.
     @overload
     def __call__(  # pyright: ignore[reportOverlappingOverload]
-        self, function: Method, /, *, idempotent: bool | None = ..., name: str | None = ...
+        self,
+        function: Method,
+        /,
+        *,
+        idempotent: bool | None = ...,
+        name: str | None = ...,
+        effects: EffectLedger | None = ...,
     ) -> Method: ...
     @overload
     def __call__(  # type: ignore[overload-cannot-match]
-        self, function: Function, /, *, idempotent: bool | None = ..., name: str | None = ...
+        self,
+        function: Function,
+        /,
+        *,
+        idempotent: bool | None = ...,
+        name: str | None = ...,
+        effects: EffectLedger | None = ...,
     ) -> Protected[Function]: ...
     @overload
     def __call__(
-        self, /, *, idempotent: bool | None = ..., name: str | None = ...
+        self,
+        /,
+        *,
+        idempotent: bool | None = ...,
+        name: str | None = ...,
+        effects: EffectLedger | None = ...,
     ) -> PolicyDecorator: ...
     def __call__(
         self,
@@ -224,6 +247,7 @@ class Policy(Layer):
         *,
         idempotent: bool | None = None,
         name: str | None = None,
+        effects: EffectLedger | None = None,
         **wrong: Any,
     ) -> Any:
         """Protect a function.
@@ -233,14 +257,19 @@ class Policy(Layer):
 
         A policy with a Retry needs one of the two; without a Retry `@policy` is enough. The result
         has the same signature and kind; its attribute `policy` reads this policy and sets another
-        at run time, state kept, and `explain()` says what may be repeated. ConfigError for what
-        cannot be protected: a class, a Timeout on a sync function, a Retry without `idempotent`.
+        at run time, state kept, and `explain()` says what may be repeated. With `effects` (a
+        `rb.stores.Effects`) a call that is identical to one in doubt is not made: it raises
+        EffectHeldError. ConfigError for what cannot be protected: a class, a Timeout on a sync
+        function, a Retry without `idempotent`.
         """
         if wrong:
             refuse_arguments(self, "Policy.__call__", _as_decorator, wrong)
         if idempotent is not None and type(idempotent) is not bool:
             check_flag("Policy(idempotent=)", idempotent)
-        decorator = PolicyDecorator(self, idempotent, name)
+        if effects is None:
+            decorator = PolicyDecorator(self, idempotent, name)
+        else:
+            decorator = _EffectDecorator(self, idempotent, name, effects)
         return decorator if function is None else decorator(function)
 
     if not TYPE_CHECKING:
@@ -353,6 +382,15 @@ class Policy(Layer):
             object.__setattr__(self, "_compiled", found)
         return found
 
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """What was compiled of it, by what it says of the functions; an internal property."""
+        return self._plans
+
+    def keep_plan(self, plan: Plan) -> None:
+        """Keep what was compiled, for further functions; an internal method."""
+        object.__setattr__(self, "_plans", (plan, *self._plans[: _MOST_PLANS - 1]))
+
     def own_states(self) -> States:
         """Return the state that `call` and `attempts` use; an internal method."""
         if not self._states:
@@ -463,6 +501,48 @@ class PolicyDecorator:
     def attempts(self) -> Attempts:
         """Return the attempts as a loop; see `Policy.attempts`."""
         return _loop(self.policy, self.idempotent, sys._getframe(1))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- as above
+
+
+@attrs.define(unsafe_hash=True)
+class _EffectDecorator(PolicyDecorator):
+    """What `policy(idempotent=False, effects=…)` returns: every call passes the gate of a ledger."""
+
+    effects: Any = None
+
+    def __attrs_post_init__(self) -> None:
+        from .effects import EffectLedger
+
+        if not isinstance(self.effects, EffectLedger):
+            wanted = "an Effects, such as rb.stores.Effects(path), or None"
+            refuse("Policy(effects=)", wanted, self.effects)
+        if self.idempotent is not False:
+            wanted = "idempotent=False: what may run twice needs no effects="
+            refuse("Policy(effects=)", wanted, f"idempotent={self.idempotent}")
+
+    def __call__(self, function: Any, /) -> Any:
+        from .protect import bind
+
+        return bind(
+            self.policy,
+            function,
+            name=self.name or self.policy.name,
+            shared_as=self.name,
+            idempotent=False,
+            must_say=True,
+            effects=self.effects,
+        )
+
+    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        from .protect import bind
+
+        name, states = self.name or self.policy.name, self.policy.own_states()
+        made = bind(
+            self.policy, function, name=name, states=states, idempotent=False, effects=self.effects
+        )
+        return made(*args, **kwargs)
+
+    def attempts(self) -> Attempts:
+        refuse("Policy.attempts(effects=)", "a function: a block has no arguments", self.effects)
 
 
 def _loop(policy: Policy, idempotent: bool | None, caller: FrameType) -> Attempts:

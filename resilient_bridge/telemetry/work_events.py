@@ -13,6 +13,7 @@ from .event import ALWAYS, Event, with_failure
 
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from decimal import Decimal
 
     from ..failure import Failure
@@ -29,10 +30,15 @@ __all__ = [
     "CommandSent",
     "ContextCompacted",
     "ContextNearlyFull",
+    "EffectHeld",
+    "EffectResolved",
+    "FirstCall",
     "HookRejected",
     "ModeChanged",
     "PhaseChanged",
     "PollFailed",
+    "Resolution",
+    "ShadowRejected",
     "SpendChanged",
     "ToolFailed",
     "ToolPending",
@@ -93,6 +99,72 @@ class CallRejected(Event):
 
     def __note__(self) -> tuple[str, dict[str, Any]]:
         return "rejected", {"by": self.by, "error.type": self.failure.code}
+
+
+class ShadowRejected(Event):
+    """A call that the circuit `key` of `Breaker(shadow=True)` would have rejected; it is made.
+
+    Created only while a listener is registered.
+    """
+
+    key: str
+    failure: Failure
+
+    __of_each_call__ = True
+
+    def __note__(self) -> tuple[str, dict[str, Any]]:
+        return "would be rejected", {"by": "circuit", "error.type": self.failure.code}
+
+
+# ---- effects ------------------------------------------------------------------------------------
+
+
+FirstCall: TypeAlias = Literal["running", "unknown", "ran", "unreadable"]
+"""What is known of the call that holds identical ones; unreadable if its file cannot be used."""
+Resolution: TypeAlias = Literal["verified", "late_answer", "not_run", "again", "hold"]
+"""What ended a doubt: an answer, the word of `verify` or of the caller, or time."""
+
+
+class EffectHeld(Event):
+    """A call of `name` was not made: an identical one, that began `seconds` ago, is in doubt.
+
+    `first` is what is known of that one: running, unknown, ran (its answer is not kept); or
+    unreadable, if the file of the effects cannot be used.
+    """
+
+    name: str
+    first: FirstCall
+    seconds: float
+    failure: Failure
+
+    __notable__ = ALWAYS
+
+    def __level__(self) -> str:
+        return "warning"
+
+    def __text__(self) -> str:
+        return f"{self.name} was held: {self.failure}"
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.failure(self.failure)
+
+
+class EffectResolved(Event):
+    """A call of `name` that `began` then is no longer in doubt.
+
+    `how`: verified (it ran, and the next caller got its answer), late_answer (the same, by an
+    answer that came late), not_run (verified, and called again), again (the caller said so), hold
+    (its time is over).
+    """
+
+    name: str
+    how: Resolution
+    began: datetime
+
+    def __text__(self) -> str:
+        return (
+            f"{self.name}, begun {self.began:%Y-%m-%dT%H:%M:%S}Z, is no longer in doubt: {self.how}"
+        )
 
 
 # ---- alerts -------------------------------------------------------------------------------------

@@ -18,20 +18,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from ...failure import Failure, StoreError
 from ...files.private_files import open_private
 from .log_end import LogEnd, log_of
-from .versions import LAYOUTS, newest
+from .versions import STORE
 
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...files.identity import HeldFiles
-    from .versions import Layout, Rows
+    from .versions import Kind, Layout, Rows
 
 
 #: SQL and its parameters, or a list of them.
 Op: TypeAlias = tuple[str, "Sequence[Any] | list[Sequence[Any]]"]
 
-APPLICATION: Final = 0x72_62_73_31  # "rbs1"
 # bytes; small, because a commit writes whole pages and a message is a tenth of one. Larger texts
 # cost a little more.
 PAGE: Final = 2_048
@@ -51,8 +50,8 @@ def crc_of(row: Sequence[object]) -> int:
     return zlib.crc32(repr(tuple(row)).encode())  # repr escapes lone surrogates
 
 
-def insert(table: str, *, or_what: str = "ABORT") -> str:
-    places = ", ".join("?" * (len(LAYOUTS[newest()].tables[table]) + 1))
+def insert(table: str, *, or_what: str = "ABORT", kind: Kind = STORE) -> str:
+    places = ", ".join("?" * (len(kind.layouts[kind.newest()].tables[table]) + 1))
     return f"INSERT OR {or_what} INTO {table} VALUES ({places})"  # noqa: S608 -- names of ours
 
 
@@ -77,7 +76,9 @@ def _plain(value: object) -> object:
     return int(value) if isinstance(value, int) else value
 
 
-def connect(path: Path, *, is_machine: bool, version: int | None = None) -> sqlite3.Connection:
+def connect(
+    path: Path, *, is_machine: bool, version: int | None = None, kind: Kind = STORE
+) -> sqlite3.Connection:
     """Open a database; a new one gets the tables of a version. Raises sqlite3.Error."""
     connection = sqlite3.connect(
         path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE
@@ -92,11 +93,11 @@ def connect(path: Path, *, is_machine: bool, version: int | None = None) -> sqli
         execute("PRAGMA wal_autocheckpoint=0")  # stalls commits: see Database.begin_log_anew
         execute("PRAGMA journal_size_limit=0")  # no rest of an earlier log after the one in use
         if execute("PRAGMA schema_version").fetchone()[0] == 0:
-            version = newest() if version is None else version
+            version = kind.newest() if version is None else version
             execute("BEGIN IMMEDIATE")
-            for statement in LAYOUTS[version].schema:
+            for statement in kind.layouts[version].schema:
                 execute(statement)
-            execute(f"PRAGMA application_id={APPLICATION}")
+            execute(f"PRAGMA application_id={kind.application}")
             execute(f"PRAGMA user_version={version}")
             execute("COMMIT")
     except BaseException:
@@ -137,15 +138,16 @@ class Database:
     #: What is held against the path after each transaction; see `owned`.
     files: HeldFiles | None = None
 
-    def __init__(self, path: Path, *, is_machine: bool) -> None:
+    def __init__(self, path: Path, *, is_machine: bool, kind: Kind = STORE) -> None:
         self.path = path
+        self.kind = kind
         self.generation = 0.0
         self._is_machine = is_machine
         self._must_look = False
         self._open()
 
     def _open(self) -> None:
-        self.connection = connect(self.path, is_machine=self._is_machine)
+        self.connection = connect(self.path, is_machine=self._is_machine, kind=self.kind)
         self._held: sqlite3.Cursor | None = None
         try:
             self.connection.execute("SELECT 1 FROM marks LIMIT 1")  # from here on there is a log
@@ -204,9 +206,8 @@ class Database:
     def rows(self, table: str, where: str = "", *values: Any) -> list[tuple[Any, ...]]:
         """The rows of a table in the order of their key, without CRC. Raises StoreError."""
         try:
-            return self.connection.execute(
-                select(table, LAYOUTS[newest()], where), values
-            ).fetchall()
+            layout = self.kind.layouts[self.kind.newest()]
+            return self.connection.execute(select(table, layout, where), values).fetchall()
         except sqlite3.Error as error:
             raise store_error(error, f"{self.path.name} cannot be read") from error
 
@@ -214,7 +215,10 @@ class Database:
         """Take over rows from another file, in one transaction."""
         self.run(
             [
-                (insert(table, or_what="IGNORE"), [summed(row) for row in rows[table]])
+                (
+                    insert(table, or_what="IGNORE", kind=self.kind),
+                    [summed(row) for row in rows[table]],
+                )
                 for table in rows
             ]
         )
@@ -275,10 +279,10 @@ class Database:
         self._end.close()
 
 
-def make(path: Path, rows: Rows) -> None:
+def make(path: Path, rows: Rows, kind: Kind = STORE) -> None:
     """Create a database with these rows, in one file that is on the disk. Raises StoreError."""
     os.close(open_private(path, os.O_RDWR | os.O_CREAT, "store"))
-    database = Database(path, is_machine=True)
+    database = Database(path, is_machine=True, kind=kind)
     try:
         database.fill(rows)
     finally:

@@ -7,10 +7,14 @@ damaged; a failure to read the file does not.
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .database import APPLICATION, is_damage, is_good, name_of
-from .versions import LAYOUTS, newest
+from .database import is_damage, is_good, name_of
+from .versions import STORE
+
+
+if TYPE_CHECKING:
+    from .versions import Kind
 
 
 class FileFaults(NamedTuple):
@@ -46,22 +50,23 @@ def schema_of(connection: sqlite3.Connection) -> tuple[str, ...]:
     )
 
 
-def version_of(schema: tuple[str, ...]) -> int | None:
+def version_of(schema: tuple[str, ...], kind: Kind = STORE) -> int | None:
     """Return the version of ours that has these tables; None if there is none."""
-    return next((version for version, layout in LAYOUTS.items() if layout.schema == schema), None)
+    layouts = kind.layouts.items()
+    return next((version for version, layout in layouts if layout.schema == schema), None)
 
 
-def faults_of(connection: sqlite3.Connection) -> FileFaults:
+def faults_of(connection: sqlite3.Connection, kind: Kind = STORE) -> FileFaults:
     """Return the faults of a database; without any, all rows are right. Raises sqlite3.Error."""
     whole: list[str] = []
     found_version = connection.execute("PRAGMA user_version").fetchone()[0]
     # A flipped bit in a column's type (TEXU) makes SQLite store later texts as numbers. No existing
     # row shows that, so the SQL is compared.
-    version = version_of(schema_of(connection))
-    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+    version = version_of(schema_of(connection), kind)
+    if connection.execute("PRAGMA application_id").fetchone()[0] != kind.application:
         whole.append("its header does not say that it is ours")
-    if found_version != (version or newest()):
-        whole.append(f"it is of version {found_version}, expected {version or newest()}")
+    if found_version != (version or kind.newest()):
+        whole.append(f"it is of version {found_version}, expected {version or kind.newest()}")
     if version is None:
         whole.append("its tables are not those of ours")
     whole += [
@@ -72,7 +77,7 @@ def faults_of(connection: sqlite3.Connection) -> FileFaults:
     if whole or version is None:
         return FileFaults(tuple(whole))
     rows: list[tuple[str, int]] = []
-    for table, columns in LAYOUTS[version].tables.items():
+    for table, columns in kind.layouts[version].tables.items():
         every = f"SELECT {', '.join(columns)}, crc FROM {table}"  # noqa: S608 -- names of ours
         bad = sum(not is_good(row) for row in connection.execute(every))
         if bad:

@@ -10,22 +10,24 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from .database import connect, insert, select, summed
-from .versions import LAYOUTS, lifted, newest
+from .versions import STORE
 
 
 if TYPE_CHECKING:
     import sqlite3
     from pathlib import Path
 
+    from .versions import Kind
 
-def migrate(path: Path, version: int) -> None:
+
+def migrate(path: Path, version: int, kind: Kind = STORE) -> None:
     """Migrate the file. Raises sqlite3.Error, and what a `lift` raises: a defect of ours."""
-    with closing(connect(path, is_machine=True)) as connection:
+    with closing(connect(path, is_machine=True, kind=kind)) as connection:
         execute = connection.execute
         execute("PRAGMA temp_store=MEMORY")  # messages must not be written to /tmp
         execute("BEGIN IMMEDIATE")
         try:
-            _replace(connection, version)
+            _replace(connection, version, kind)
             execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -33,10 +35,10 @@ def migrate(path: Path, version: int) -> None:
             raise
 
 
-def _replace(connection: sqlite3.Connection, version: int) -> None:
+def _replace(connection: sqlite3.Connection, version: int, kind: Kind) -> None:
     """Replace tables and rows by those of the newest version; all rows are in memory meanwhile."""
-    old, new = LAYOUTS[version], LAYOUTS[newest()]
-    rows = lifted(
+    old, new = kind.layouts[version], kind.layouts[kind.newest()]
+    rows = kind.lifted(
         {table: connection.execute(select(table, old)).fetchall() for table in old.tables}, version
     )
     for table in old.tables:
@@ -44,5 +46,5 @@ def _replace(connection: sqlite3.Connection, version: int) -> None:
     for statement in new.schema:
         connection.execute(statement)
     for table in new.tables:
-        connection.executemany(insert(table), [summed(row) for row in rows[table]])
-    connection.execute(f"PRAGMA user_version={newest()}")
+        connection.executemany(insert(table, kind=kind), [summed(row) for row in rows[table]])
+    connection.execute(f"PRAGMA user_version={kind.newest()}")

@@ -13,9 +13,9 @@ import sqlite3
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from ...failure import StoreError
+from ...failure import Failure, StoreError
 from ...files.file_changes import set_aside
 from ...files.owner import Owner
 from ...files.private_files import open_private, prepare_directory, sync_directory
@@ -25,12 +25,14 @@ from .log_end import INDEX, NOTE, SIDES, is_end_lost, log_of, note_of
 from .migration import migrate
 from .owned import RENEWED, OwnedDatabase, generation_after
 from .salvage import refuse_others, salvage
-from .versions import newest
+from .versions import STORE
 
 
 if TYPE_CHECKING:
-    pass
+    from .versions import Kind
 
+
+T = TypeVar("T")
 
 _ASK_AGAIN: Final = 0.1  # seconds between two attempts to become the owner
 _NEW: Final = ".new"  # a new database until it is complete: an empty file is a damaged one
@@ -62,61 +64,87 @@ async def opened(
             if error.failure.code != "SYS_STORE_IN_USE" or loop.time() >= until:
                 raise
         await asyncio.sleep(_ASK_AGAIN)
+    work = asyncio.get_running_loop().run_in_executor(
+        None, partial(open_owned, owner, path, is_machine=is_machine)
+    )
     try:
-        work = partial(
-            open_database, path, is_machine=is_machine, is_same_boot=owner.is_same_boot, owner=owner
-        )
-        found = await _uncancelled(loop.run_in_executor(None, work))
-        owner.note_boot()
-    except BaseException:
-        owner.release()
+        return owner, *await finished(work)
+    except asyncio.CancelledError:
+        if work.exception() is None:
+            work.result()[0].close()
+            owner.release()
         raise
-    return owner, *found
 
 
-async def _uncancelled(
-    work: asyncio.Future[tuple[OwnedDatabase, Mended | None]],
-) -> tuple[OwnedDatabase, Mended | None]:
+async def finished(work: asyncio.Future[T]) -> T:
+    """Return the result of work in a thread; when cancelled, raise after the work is done."""
     cancelled = None
     while not work.done():
         try:
             await asyncio.wait([work])
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled is None:
-        return work.result()
-    if work.exception() is None:
-        work.result()[0].close()
-    raise cancelled
+    if cancelled is not None:
+        raise cancelled
+    return work.result()
+
+
+def open_owned(
+    owner: Owner, path: Path, *, is_machine: bool, kind: Kind = STORE
+) -> tuple[OwnedDatabase, Mended | None]:
+    """Open the file of an owner that has its lock; release that if it cannot be opened."""
+    try:
+        found = open_database(
+            path,
+            is_machine=is_machine,
+            is_same_boot=owner.is_same_boot,
+            owner=owner,
+            kind=kind,
+        )
+        owner.note_boot()
+    except BaseException:
+        owner.release()
+        raise
+    return found
 
 
 def open_database(
-    path: Path, *, is_machine: bool, is_same_boot: bool = False, owner: Owner | None = None
+    path: Path,
+    *,
+    is_machine: bool,
+    is_same_boot: bool = False,
+    owner: Owner | None = None,
+    kind: Kind = STORE,
 ) -> tuple[OwnedDatabase, Mended | None]:
     """Open or create the database at `path`, as its owner.
 
     `is_same_boot`: the last owner used it since the machine was started; see `is_end_lost`. Raises
-    StoreError, ConfigError; then nothing has changed.
+    StoreError, ConfigError; then nothing has changed. A damaged file of a kind that is not mended is
+    refused (SYS_STATE_DAMAGED).
     """
     prepare_directory(path, "store")
     try:
         _clear_up(path)
         mended = None
         if _is_missing(path):
-            make(_beside(path, _NEW), {"marks": [(GENERATION, generation_after(0.0))]})
+            make(_beside(path, _NEW), {"marks": [(GENERATION, generation_after(0.0))]}, kind)
             for side in (INDEX, NOTE):  # of a log that is gone with its database
                 _beside(path, side).unlink(missing_ok=True)
             _beside(path, _NEW).rename(path)
             sync_directory(path.parent)
         else:
-            refuse_others(path)
-            faults = _faults(path, is_same_boot=is_same_boot)
+            refuse_others(path, kind)
+            faults = _faults(path, kind, is_same_boot=is_same_boot)
+            if faults and not kind.mends:
+                text = f"{path.name} is damaged ({faults}), and was left alone"
+                hint = "look at what was under way; then move it away, with the files beside it"
+                raise StoreError(Failure.of("SYS_STATE_DAMAGED", text, suggestions=(hint,)))
             if faults:
                 mended = _mend(path, faults)
-            elif faults.version != newest():
+            elif faults.version != kind.newest():
                 note_of(path).unlink(missing_ok=True)  # the migration does not update it
-                migrate(path, faults.version)
-        return OwnedDatabase(path, is_machine=is_machine, owner=owner), mended
+                migrate(path, faults.version, kind)
+        return OwnedDatabase(path, is_machine=is_machine, owner=owner, kind=kind), mended
     except (OSError, sqlite3.Error) as error:
         raise store_error(error, f"{path.name} cannot be opened") from error
 
@@ -145,7 +173,7 @@ def _is_missing(path: Path) -> bool:
     return False
 
 
-def _faults(path: Path, *, is_same_boot: bool) -> FileFaults:
+def _faults(path: Path, kind: Kind, *, is_same_boot: bool) -> FileFaults:
     """Return the faults of the file and its log; changes neither."""
     if is_end_lost(path, is_same_boot=is_same_boot):
         return FileFaults(log="the end of its log")
@@ -159,7 +187,7 @@ def _faults(path: Path, *, is_same_boot: bool) -> FileFaults:
         with closing(
             sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
         ) as look:
-            return faults_of(look)
+            return faults_of(look, kind)
     except sqlite3.Error as error:
         if not is_about_content(error):
             raise
@@ -177,13 +205,19 @@ def _mend(path: Path, faults: FileFaults) -> Mended:
     made = _beside(path, _SALVAGED)
     make(made, rows)
     # first: until the end there is then no `path`, by which `_clear_up` detects a crash
+    aside = set_aside_whole(path)
+    made.rename(path)
+    sync_directory(path.parent)
+    return Mended(aside, str(faults), lost)
+
+
+def set_aside_whole(path: Path) -> Path:
+    """Rename a database, with its log and its note, to the name of a damaged one; return it."""
     aside = set_aside(path)
     for side in SIDES:
         with suppress(FileNotFoundError):
             _beside(path, side).rename(_beside(aside, side))
-    made.rename(path)
-    sync_directory(path.parent)
-    return Mended(aside, str(faults), lost)
+    return aside
 
 
 def _clear_up(path: Path) -> None:

@@ -28,7 +28,7 @@ from ...world import current_world
 from .database import GENERATION, Database, insert, make, store_error, summed
 from .log_end import SIDES
 from .salvage import read_table
-from .versions import LAYOUTS, newest
+from .versions import STORE
 
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .log_end import LogEnd
-    from .versions import Rows
+    from .versions import Kind, Rows
 
 
 RENEWED: Final = ".renewed"
@@ -80,7 +80,9 @@ class OwnedDatabase(Database):
     has. `on_renewal` is called, in any thread, after everything was written anew.
     """
 
-    def __init__(self, path: Path, *, is_machine: bool, owner: Owner | None = None) -> None:
+    def __init__(
+        self, path: Path, *, is_machine: bool, owner: Owner | None = None, kind: Kind = STORE
+    ) -> None:
         self._owner = Owner(path) if owner is None else owner
         self._has_lock = owner is not None
         self._text = str(path)
@@ -91,7 +93,7 @@ class OwnedDatabase(Database):
         self._copy: Path | None = None
         self.in_memory: Callable[[], Rows] = dict
         self.on_renewal: Callable[[Renewal], object] = lambda _: None
-        super().__init__(path, is_machine=is_machine)
+        super().__init__(path, is_machine=is_machine, kind=kind)
         try:
             before = self.generation
             mine = generation_after(before)
@@ -219,15 +221,15 @@ class OwnedDatabase(Database):
             with closing(self._reading("")) as other:
                 found = other.execute(f"SELECT wall FROM marks WHERE seq = {GENERATION}").fetchone()  # noqa: S608
                 structure = other.execute("PRAGMA quick_check(1)").fetchone()
-                sends = {row[0] for row in other.execute("SELECT seq FROM outbox")}
+                stored = {row[0] for row in other.execute(f"SELECT seq FROM {self.kind.main}")}  # noqa: S608
         except (sqlite3.Error, TypeError):
             return False
-        expected = {row[0] for row in self.in_memory().get("outbox", ())}
+        expected = {row[0] for row in self.in_memory().get(self.kind.main, ())}
         return (
             found is not None
             and found[0] in self._own
             and structure == ("ok",)
-            and expected <= sends
+            and expected <= stored
         )
 
     def _reading(self, how: str) -> sqlite3.Connection:
@@ -264,7 +266,7 @@ class OwnedDatabase(Database):
         part, renewed = self._beside(_PART), self._beside(RENEWED)
         for end in ("", *SIDES):
             self._beside(_PART + end).unlink(missing_ok=True)
-        make(part, rows)
+        make(part, rows, self.kind)
         part.rename(renewed)
         aside = str(set_aside(self.path, _SET_ASIDE)) if is_there else ""
         for end in SIDES:  # of the old file: SQLite would take the log for that of the new one
@@ -278,7 +280,7 @@ class OwnedDatabase(Database):
         rows: Rows = {}
         losses: list[str] = []
         in_memory = self.in_memory()
-        layout = LAYOUTS[newest()]
+        layout = self.kind.layouts[self.kind.newest()]
         for table in layout.tables:
             if table in in_memory:
                 rows[table] = in_memory[table]
@@ -296,7 +298,8 @@ class OwnedDatabase(Database):
     def _retire(self, connection: sqlite3.Connection, end: LogEnd) -> None:
         """Close the old file. One that was moved keeps no send: its next owner would repeat it."""
         with suppress(sqlite3.Error, OSError):
-            connection.execute("DELETE FROM outbox")
+            if self.kind.forgets:
+                connection.execute(f"DELETE FROM {self.kind.main}")  # noqa: S608 -- a name of ours
             end.may_restart()
             connection.execute("PRAGMA busy_timeout=0")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -323,7 +326,7 @@ class OwnedDatabase(Database):
         part = self._beside(_PART)
         for end in ("", *SIDES):
             self._beside(_PART + end).unlink(missing_ok=True)
-        make(part, rows)
+        make(part, rows, self.kind)
         if self._copy is None:
             self._copy = set_aside(part, "kept", like=self.path)
         else:

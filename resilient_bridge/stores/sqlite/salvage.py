@@ -1,4 +1,4 @@
-"""Reads the intact rows of a damaged database; the file is not changed.
+"""Reads the intact rows of a damaged database of a store; the file is not changed.
 
 Each row is judged by its own CRC, so a row that is found can be trusted; the rows of a page that
 SQLite cannot read are lost. Rule: what is not found stays in the file that is set aside, and the
@@ -14,17 +14,17 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...failure import Failure, StoreError
-from .database import APPLICATION, GENERATION, is_good
+from .database import GENERATION, is_good
 from .integrity import is_about_content, schema_of, version_of
 from .log_end import log_of
-from .versions import LAYOUTS, Layout, lifted, newest
+from .versions import STORE
 
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from .integrity import FileFaults
-    from .versions import Rows
+    from .versions import Kind, Layout, Rows
 
 
 _ALL: Final = "everything"
@@ -41,7 +41,7 @@ class _Look(NamedTuple):
     version: int
 
 
-def refuse_others(path: Path) -> None:
+def refuse_others(path: Path, kind: Kind = STORE) -> None:
     """Raise StoreError for a sound database of another program or a later version; changes nothing.
 
     Their owners would miss such files, so they are not even renamed. A file with the tables of a
@@ -49,21 +49,20 @@ def refuse_others(path: Path) -> None:
     """
     with path.open("rb") as file:
         header = file.read(100)
-    is_ours = int.from_bytes(header[68:72], "big") == APPLICATION
-    unread = _Look(
-        (), frozenset(), APPLICATION * is_ours, int.from_bytes(header[60:64], "big", signed=True)
-    )
+    is_ours = int.from_bytes(header[68:72], "big") == kind.application
+    version = int.from_bytes(header[60:64], "big", signed=True)
+    unread = _Look((), frozenset(), kind.application * is_ours, version)
     for how in (_ALONE, "")[: 1 + log_of(path).exists()]:
         look = _look(path, how) or unread
         if (
-            look.application == APPLICATION
-            and look.version > newest()
-            and version_of(look.schema) is None
+            look.application == kind.application
+            and look.version > kind.newest()
+            and version_of(look.schema, kind) is None
         ):
-            text = f"{path.name} is of version {look.version}, wanted {newest()} or earlier: it was left alone"
+            text = f"{path.name} is of version {look.version}, wanted {kind.newest()} or earlier: it was left alone"
             raise StoreError(Failure.of("SYS_STATE_FOREIGN", text))
-        is_ours |= look.application == APPLICATION
-        is_ours |= any(look.tables.issuperset(layout.tables) for layout in LAYOUTS.values())
+        is_ours |= look.application == kind.application
+        is_ours |= any(look.tables.issuperset(layout.tables) for layout in kind.layouts.values())
         if not is_ours and (look.tables or look.application):
             text = f"{path.name} is a database of another program, and was left alone"
             raise StoreError(Failure.of("SYS_STATE_FOREIGN", text))
@@ -100,7 +99,7 @@ def salvage(path: Path, faults: FileFaults) -> tuple[Rows, str]:
         version, rows, losses = _read(path, how)
         if any(rows.values()):
             break
-    rows = _consistent(lifted(rows, version), knows_marks=faults.spare_marks)
+    rows = _consistent(STORE.lifted(rows, version), knows_marks=faults.spare_marks)
     return rows, _loss_text(losses, rows, faults)
 
 
@@ -111,8 +110,8 @@ def _read(path: Path, how: str) -> tuple[int, Rows, dict[str, str]]:
     with closing(_opened(path, how)) as connection:
         connection.text_factory = _text
         found = [
-            (version, *_rows_of(connection, LAYOUTS[version]))
-            for version in ([known] if known else sorted(LAYOUTS, reverse=True))
+            (version, *_rows_of(connection, STORE.layouts[version]))
+            for version in ([known] if known else sorted(STORE.layouts, reverse=True))
         ]
     return max(found, key=lambda one: (sum(map(len, one[1].values())), -len(one[2])))
 

@@ -40,7 +40,7 @@ class Layout(NamedTuple):
             "used": " INTEGER",
             "doubtful": " INTEGER",
         }
-        reals = {"expires", "accepted", "wall", "at"}
+        reals = {"expires", "accepted", "wall", "at", "began", "ended"}
         parts = [name + kinds.get(name, " REAL" if name in reals else " TEXT") for name in columns]
         parts.append("crc INTEGER NOT NULL")
         key = self.keys.get(table)
@@ -72,12 +72,31 @@ LAYOUTS: Final[dict[int, Layout]] = {
 """Every version by its number, the `user_version` of a file. The last one is written."""
 
 
-def newest() -> int:
-    return max(LAYOUTS)
+class Kind(NamedTuple):
+    """What a file is for: its number in the header, its versions, and what becomes of a damaged one.
+
+    Each layout has the table `marks`, which holds the generation. `main`: the table whose rows are
+    all in memory, by `seq`. `mends`: whether a new file gets the intact rows of a damaged one; if
+    not, a damaged file is refused. `forgets`: whether a file that was moved away while it was open
+    keeps no row of `main`, because its next owner would act on it.
+    """
+
+    application: int
+    layouts: Mapping[int, Layout]
+    main: str
+    mends: bool = True
+    forgets: bool = True
+
+    def newest(self) -> int:
+        """Return the version that is written."""
+        return max(self.layouts)
+
+    def lifted(self, rows: Rows, version: int) -> Rows:
+        """Return the rows of a version as those of the newest. Raises what a `lift` raises."""
+        for later in range(version + 1, self.newest() + 1):
+            rows = self.layouts[later].lift(rows)
+        return rows
 
 
-def lifted(rows: Rows, version: int) -> Rows:
-    """Return the rows of a version as those of the newest. Raises what a `lift` raises."""
-    for later in range(version + 1, newest() + 1):
-        rows = LAYOUTS[later].lift(rows)
-    return rows
+STORE: Final = Kind(0x72_62_73_31, LAYOUTS, "outbox")  # "rbs1"
+"""The file of a SQLiteStore."""
