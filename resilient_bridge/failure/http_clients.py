@@ -286,7 +286,7 @@ def _proxy_answer(error: Any) -> Finding:
 
 
 def _aiohttp_upgrade(error: Any) -> Finding:
-    if error.status < 400:
+    if error.status < 200:  # it was switched, and not as the client asked
         return Finding(code="PROTO_VIOLATION", message="websocket handshake not valid")
     return status_finding(error.status, error.headers, upgrade=True)
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from .bodies import EMPTY, ErrorBody, read_body
+from .bodies import EMPTY, ErrorBody, is_page, read_body
 from .finding import Finding
 from .payloads import payload_finding
 from .provider_codes import (
@@ -40,6 +40,7 @@ _RATE_LIMITED = 429
 _BAD_REQUEST: Final = 400
 _FORBIDDEN: Final = 403
 _TOO_LARGE: Final = 413
+_UPGRADE_REQUIRED: Final = 426
 _SERVER = 500
 _LOGINS: Final = frozenset({400, 401, 403})
 _LIMITS: Final = frozenset(
@@ -63,6 +64,11 @@ _OF_A_CALL: Mapping[int, Finding] = {
     408: Finding(code="SYS_TIMEOUT", message="the server waited too long for the request"),
     499: Finding(code="SYS_UPSTREAM_REJECTED", message="cancelled by us"),
 }
+_OF_PROXIES: Final = frozenset({"CONN_UPGRADE_REJECTED", "AUTH_FORBIDDEN"})
+_PAST_A_PROXY: Final = (
+    "a proxy in between may block WebSockets: try wss:// (port 443), let the proxy pass the headers "
+    "Upgrade and Connection on, or connect without it (NO_PROXY); else check the url's path"
+)
 _CATEGORIES: Mapping[int, Category] = {
     408: Category.TIMEOUT,
     421: Category.TRANSPORT,
@@ -87,6 +93,15 @@ def status_finding(
 
     `body` is what came with it, in any form.
     """
+    finding = _finding(status, headers, body, upgrade=upgrade, now_wall=now_wall)
+    if upgrade and finding.code in _OF_PROXIES and _may_be_a_proxys(status, headers, body):
+        return finding.evolve(suggestions=(_PAST_A_PROXY, *finding.suggestions))
+    return finding
+
+
+def _finding(
+    status: int, headers: object, body: object, *, upgrade: bool, now_wall: float | None
+) -> Finding:
     content = read_body(body, headers)
     wait, retry_at = wait_from_headers(headers, now_wall)
     finding = _by_status(status, upgrade=upgrade, waits=wait is not None)
@@ -105,6 +120,17 @@ def status_finding(
     if wait is None and retry_at is None and (wait := content.waits) is None:
         wait, retry_at = reset_from_headers(headers, now_wall)
     return with_message(_waiting(finding, wait, retry_at), content.message)
+
+
+def _may_be_a_proxys(status: int, headers: object, body: object) -> bool:
+    """Return whether a proxy may have refused a WebSocket, or have taken its headers away.
+
+    A server that speaks WebSocket there does not answer an upgrade with success, and asks for one
+    (426) only if it got none. A 403 with a page is what a filter says; an API refuses without one.
+    """
+    if status == _UPGRADE_REQUIRED or 200 <= status < 300:
+        return True
+    return status == _FORBIDDEN and is_page(body, headers)
 
 
 def _waiting(finding: Finding, wait: float | None, retry_at: float | None) -> Finding:
