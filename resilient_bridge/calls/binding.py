@@ -164,7 +164,7 @@ class Binding:
         unkeyed = Unkeyed(states)
         operation = Operation(policy, plan, unkeyed, name)
         operation.states = states
-        compile_for = partial(_bound, policy, plan.of_value, name, states)
+        compile_for = partial(_bound, policy, plan.of_value or plan, name, states)
         operation.by_key = ByKey(plan.keys, states, compile_for, self.read)
         breaker = only(plan.layers, Breaker)
         has_one = breaker is not None and breaker.key_function is None

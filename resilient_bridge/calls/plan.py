@@ -153,7 +153,7 @@ class Plan:
         self._shorten([*before, *around], inner, sits_out=sits_out)
         # With key functions this plan takes no call: each value of them has an operation of its own.
         self.keys = key_functions(policy.layers)
-        self.of_value = self
+        self.of_value: Plan | None = None
         if self.keys:
             self.of_value, self.is_short = copy(self), False
 
