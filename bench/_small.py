@@ -21,6 +21,7 @@ ARGUMENTS = {  # of the comparison the rows without servers and waits
     "lines": ["--small"],
     "mcp_latency": ["1", OURS],
     "mcp_relays": ["--only", OURS, "--scenario", "features"],
+    "quota": ["1", "16 agents, 4 at once", "healthy"],
     "reconnect_storms": ["1", "--small"],
     "request_storms": ["1", "--small"],
 }

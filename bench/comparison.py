@@ -180,11 +180,7 @@ def _lost(found: Found, name: str) -> Cell:
 
 def _lost_to_quota(found: Found, name: str) -> Cell:
     of = found[name]
-    text = f"{of['lost']} of {of['of']} in {of['seconds']:.0f} s"
-    if name == OURS:
-        by_hand = found[f"{OURS}, a limit by hand"]
-        text += f"; with `Bulkhead(4)` {by_hand['lost']} in {by_hand['seconds']:.0f} s"
-    return (Part(text, of["lost"]),)
+    return (Part(f"{of['lost']} of {of['of']} in {of['seconds']:.0f} s", of["lost"]),)
 
 
 def _obeys(found: Found, name: str) -> Cell:
@@ -262,7 +258,7 @@ ROWS = {
         _lost_to_quota,
         "Sixteen agents make 20 calls each, of two seconds each; the server serves four at once and answers others with a 429 without "
         "Retry-After. An agent that lost a call goes on after 5 s. Virtual time; the run with the median of nine, in a process each. Ours is "
-        "`rb.HTTPTransport()`, then the same with `rb.Bulkhead(4, queue=320)`, a limit that you have to know; httpx-retries is `RetryTransport()`; tenacity `wait_exponential_jitter()` with 5 attempts, stamina its defaults, "
+        "`rb.HTTPTransport()`; httpx-retries is `RetryTransport()`; tenacity `wait_exponential_jitter()` with 5 attempts, stamina its defaults, "
         "nopanic `retry(attempts=5)` over `adaptive_rate_limit(5, min_rate=0.5)`, hyx its default with 5 calls.",
     ),
     "retry_after": Row(

@@ -17,6 +17,7 @@ import tarfile
 import tomllib
 from collections import Counter, defaultdict
 from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 
@@ -149,7 +150,7 @@ def rows_of(texts: dict[str, str]) -> tuple[dict[str, Size], int]:
         size.one_caller = callers[path]
         rooms[_room(path)] += size
         dotted = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        if any(dotted == name or dotted.startswith(f"{name}.") for name in pure):
+        if any(fnmatchcase(dotted, name) or dotted.startswith(f"{name}.") for name in pure):
             pure_lines += size.lines
     tests = rooms.pop("tests/", Size())
     package = sum(rooms.values(), Size())

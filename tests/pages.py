@@ -5,6 +5,8 @@ functions ignore the text and print the whole page; the others renew a part: the
 tests/test_pages.py checks all of them. Words on the command line choose the files with one of them in their path.
 What has the numbers of one run is made anew only when it is asked for: `python -m tests.pages --run Dialects` makes the run, which
 takes minutes, and writes its rows into their table; `RUNS` has all names. The date below a table is changed by hand.
+`python -m tests.pages --golden` writes the golden files of settings and of `classify` anew, and says how many lines came and went: of a
+new strategy, setting or code few may go, and what comes has to be its own.
 """
 
 from __future__ import annotations
@@ -26,11 +28,12 @@ import attrs
 
 import resilient_bridge as rb
 from resilient_bridge import cli
+from tests.internals.calls import recommended
 from tests.internals.values import shown
 from tests.strategies import LAYERS, needed, page_of
 from website import outage, pictures
 
-from . import reference, reference_failures, reference_presets, requirements
+from . import reference, reference_failures, reference_names, reference_presets, requirements
 
 
 ROOT: Final = Path(__file__).parents[1]
@@ -39,6 +42,26 @@ STRATEGIES: Final[Mapping[str, Callable[..., Any]]] = {
     "retry-budget": rb.RetryBudget,
 }
 """What a page of docs/strategies is about, made with nothing but what has no default."""
+_NUMBERS: Final = "no one two three four five six seven eight nine ten".split()
+CALLS_OF_THE_DEFAULT: Final = [
+    r"Retry\(\)` makes (\w+)",
+    r"`rb\.resilient` is used: (\w+) attempts",
+    r"with (\w+) attempts each",
+    r"wait for its (\w+) attempts",
+    r"calls of (\w+) attempts each",
+    r"(\w+) attempts per call mean",
+    r"attempts per call mean (\w+) times the load",
+    r"is then made (\w+) times",
+    r"By default a tool is called up to (\w+) times",
+    r"Ready to decorate with: (\w+) calls at most",
+]
+"""Where a sentence has the number of calls that a Retry makes by default."""
+COUNTING: Final = [
+    path.relative_to(ROOT).as_posix()
+    for path in [*sorted((ROOT / "docs").rglob("*.md")), Path(recommended.__file__)]
+    if re.search("|".join(CALLS_OF_THE_DEFAULT), path.read_text("utf-8"))
+]
+"""The files with such a sentence."""
 _COMMAND: Final = re.compile(
     r"(^```bash\nresilient-bridge (?P<call>.*?)\n```\n\n```text\n).*?(?=\n```$)",
     re.MULTILINE | re.DOTALL,
@@ -65,6 +88,21 @@ def defaults(text: str, of: Callable[..., Any]) -> str:
     part, next_title, end = rest.partition("\n## ")
     row = r"^\| `(?P<name>\w+)` \| (?P<default>`[^|]*`) \|(?=[^|]*\|$)"
     return head + title + re.sub(row, renewed, part, flags=re.MULTILINE) + next_title + end
+
+
+def counted(text: str) -> str:
+    """Renew the number of calls of a default Retry in each sentence that has it: a digit stays one, a word too."""
+
+    def renewed(found: re.Match[str]) -> str:
+        attempts, old = rb.Retry().attempts, found[1]
+        now = str(attempts) if old.isdigit() else _NUMBERS[attempts]
+        now = now.capitalize() if old[0].isupper() else now
+        start, end = (at - found.start() for at in found.span(1))
+        return found[0][:start] + now + found[0][end:]
+
+    for sentence in CALLS_OF_THE_DEFAULT:
+        text = re.sub(sentence, renewed, text)
+    return text
 
 
 def commands(text: str) -> str:
@@ -95,7 +133,7 @@ def _whole(page: Callable[[], str]) -> Callable[[str], str]:
     return lambda _: page()
 
 
-PAGES: Final[Mapping[str, Callable[[str], str]]] = {
+_PRINTED: Final[Mapping[str, Callable[[str], str]]] = {
     **{f"docs/reference/{name}.md": _whole(page) for name, page in reference.PAGES.items()},
     "docs/reference/severity.md": reference_failures.severities,
     "docs/reference/understood.md": reference_failures.understood,
@@ -105,10 +143,23 @@ PAGES: Final[Mapping[str, Callable[[str], str]]] = {
         for name in reference_presets.ABOUT
     },
     **{f"docs/strategies/{name}.md": partial(defaults, of=of) for name, of in STRATEGIES.items()},
+    "docs/strategies/index.md": reference_names.strategies,
+    "docs/reference/api.md": reference_names.api,
+    "tests/public_names.txt": reference_names.golden,
     "docs/how-to/look-at-a-schedule.md": commands,
     "docs/how-to/explain-an-error.md": commands,
     "docs/how-to/configure-from-a-file.md": mistakes,
     "docs/images/outage.svg": _whole(lambda: outage.picture(outage.run_of())),
+}
+
+
+def _also_counted(name: str) -> Callable[[str], str]:
+    page = _PRINTED.get(name, str)
+    return (lambda text: counted(page(text))) if name in COUNTING else page
+
+
+PAGES: Final[Mapping[str, Callable[[str], str]]] = {
+    name: _also_counted(name) for name in dict.fromkeys([*_PRINTED, *COUNTING])
 }
 EVIDENCE: Final = ROOT / "docs/reference/evidence.md"
 _OF_EVIDENCE: Final[Mapping[str, str]] = {
@@ -151,6 +202,30 @@ RUNS: Final[Mapping[str, Callable[[], None]]] = {
 }
 """What has the numbers of one run, and the function that makes the run and writes them."""
 
+_GOLDEN: Final[Mapping[str, str]] = {
+    "tests/settings/data/documents.txt": "tests.settings.golden",
+    "tests/settings/data/schema.txt": "",
+    "tests/settings/data/shown.txt": "",
+    "tests/settings/refusals.txt": "tests.settings.refusals",
+    "tests/failure/golden.json": "tests.failure.golden",
+}
+"""The golden files that a new strategy, setting or code adds to, and the module that writes them; empty: that of the one above."""
+
+
+def write_golden() -> None:
+    """Write the golden files anew, each by its module in a process of its own, where no test has registered anything."""
+    before = {name: (ROOT / name).read_text("utf-8").splitlines() for name in _GOLDEN}
+    for module in filter(None, _GOLDEN.values()):
+        command = [sys.executable, "-m", module]
+        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+        if module == "tests.settings.refusals":
+            (ROOT / "tests/settings/refusals.txt").write_text(done.stdout, "utf-8")
+    for name, old in before.items():
+        now = (ROOT / name).read_text("utf-8").splitlines()
+        if now != old:
+            came, went = len(set(now) - set(old)), len(set(old) - set(now))
+            sys.stdout.write(f"{name}: {came} lines new, {went} gone\n")
+
 
 def printed(name: str) -> tuple[str, str]:
     """Return the text of a file as it stands, and as the package prints it now."""
@@ -165,6 +240,9 @@ def main(*words: str) -> int:
     if "--run" in words:
         for word in wanted:
             RUNS[word]()
+        return 0
+    if "--golden" in words:
+        write_golden()
         return 0
     old = 0
     for name in PAGES:

@@ -13,14 +13,13 @@ import attrs
 import pytest
 
 import resilient_bridge as rb
+from tests.reference_names import DOORS, indexed, names
 from tests.rows import each_row
 
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "resilient_bridge"
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
-# The modules that users import from: each holds a table of names, and its code may move behind it.
-DOORS = sorted(name for name in rb.__all__ if inspect.ismodule(getattr(rb, name)))
 
 
 def _documented() -> dict[str, str]:
@@ -113,39 +112,27 @@ def test_no_public_name_is_that_of_a_module_beside_it():
     assert hidden == []
 
 
-# Their names are values or records, and stand on pages of their own.
-_ELSEWHERE = {"dialects", "events", "presets"}
-
-
-def _names() -> list[str]:
-    """Each public name, with the door that lists it."""
-    offered = {door: import_module(f"resilient_bridge.{door}").__all__ for door in DOORS}
-    return [*rb.__all__, *(f"{door}.{name}" for door in DOORS for name in offered[door])]
-
-
 def test_every_public_name_is_listed_once():
     """At the top level or by one door: the reader of an import knows where it is from."""
-    names = [
+    listed = [
         name.rpartition(".")[2]
-        for name in _names()
+        for name in names()
         if not name.startswith(("dialects.", "presets."))
     ]
-    assert sorted(names) == sorted(set(names))
+    assert sorted(listed) == sorted(set(listed))
     assert len(rb.__all__) <= 47
 
 
 def test_the_names_of_the_doors_are_only_added_to():
     """The golden file: what was published stays."""
     golden = (ROOT / "tests/public_names.txt").read_text().split()
-    assert [name for name in golden if name not in _names()] == []
-    assert sorted(golden) == sorted(_names()), "add the new names to tests/public_names.txt"
+    assert [name for name in golden if name not in names()] == []
+    assert sorted(golden) == sorted(names()), "`python -m tests.pages names` adds them"
 
 
 def test_every_public_name_is_documented_once():
     """docs/reference/api.md has one row per public name; those of three doors stand on their own pages."""
-    assert set(_documented()) == {
-        name for name in _names() if name.partition(".")[0] not in _ELSEWHERE or name in DOORS
-    }
+    assert set(_documented()) == set(indexed())
 
 
 @each_row("name", _documented())

@@ -31,10 +31,11 @@ REPLACED = {
     ".suspend()": ".block()",
     ".asleep(": ".sleep(",
     # what only a task needs
-    """                            running_loop("Retry")
+    """                            if running_or_none() is None:
+                                running_loop("Retry")
 """: "",
     "from inspect import isawaitable\n": "",
-    "from ..transports.event_loop import running_loop\n": "",
+    "from ..transports.event_loop import running_loop, running_or_none\n": "",
     """    close: Any = getattr(answer, "aclose", None)
     if callable(close):
         closing: Any = close()
@@ -54,10 +55,10 @@ REPLACED = {
 """: """                reset_frame(token)
 """,
     # what only a thread needs: it can be left behind, and its function may end an iterator
-    """                target, budget = outer.world.injected(function, binding), plan.budget
-""": """                target, budget = outer.world.injected(function, binding), plan.budget
+    """                target, budget = outer.world.injected(function, binding), operation.budget
+""": """                target, budget = outer.world.injected(function, binding), operation.budget
                 if plan.thread_timeout is not None:
-                    target = run_in_thread(target, plan.thread_timeout, plan.name)
+                    target = run_in_thread(target, plan.thread_timeout, operation.name)
 """,
     """                                result = (
                                     function(*args, **kwargs) if kwargs else function(*args)
@@ -66,7 +67,7 @@ REPLACED = {
                                 if type(result) not in PLAIN:
                                     settled(function, result)
                             except StopIteration as raised:
-                                let_go(plan, first, first)
+                                let_go(operation, first, first)
                                 stopped = raised
                                 break
 """,
@@ -75,7 +76,7 @@ REPLACED = {
                                 if type(result) not in PLAIN:
                                     settled(function, result)
                             except StopIteration as raised:
-                                let_go(plan, first, frame)
+                                let_go(operation, first, frame)
                                 stopped = raised
                                 break
 """,
@@ -92,8 +93,8 @@ REPLACED = {
     "    finished_with,\n": "    finished_with,\n    let_go,\n",
     "from .retry.coordination import PAUSED, pause_wait, refresh_lock\n": """from .results import settled
 from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
-from .timeout.guard import run_in_thread
 """,
+    "from .timeout.guard import check_block\n": "from .timeout.guard import check_block, run_in_thread\n",
     "from ..failure.what import matches_ended\n": """from ..failure.plain import PLAIN
 from ..failure.what import matches_ended
 """,

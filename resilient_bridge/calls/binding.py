@@ -1,15 +1,18 @@
-"""A function and its policy: the kind of function, the state in use, and the plan in force.
+"""A function and its policy: the operation in force.
 
-Rule: the plan is made at decoration. A policy that replaces another is compiled at the next call
-and keeps the state.
+Rule: it is made at decoration. A policy that replaces another is compiled at the next call and
+keeps the state.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 from ..failure import ConfigError, Failure, config_error
-from .plan import Plan
+from .breaker.value import Breaker
+from .layer_order import only
+from .plan import Operation, Plan, plan_of
 from .results import RESULTS, Reading
 from .retry.value import Retry
 
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
     from .effects import EffectLedger
     from .explanation import Explanation
     from .frame import Form, Proofs
-    from .layers import HasLayers
+    from .keys import Read
+    from .plan import Compiles
     from .registry import States
 
 
@@ -29,6 +33,8 @@ class Options(TypedDict, total=False):
     with a Retry is refused. `proofs`: which proofs of the errors that come out of it hold for the
     whole call. `allowed_by`: how its user would permit repeats, for the note. `reading`: how its
     results are read, by their type if not specified. `effects`: the ledger whose gate is around it.
+    `read`: how the arguments that a key function gets are found in those of the call; they are the
+    same if not specified.
     """
 
     idempotent: Required[bool | None]
@@ -37,6 +43,7 @@ class Options(TypedDict, total=False):
     allowed_by: str
     reading: Reading
     effects: EffectLedger | None
+    read: Read | None
 
 
 def undecided(name: str, write: str = "") -> ConfigError:
@@ -79,53 +86,75 @@ def _repeats(plan: Plan) -> str:
 class Binding:
     """The data that a protected function needs at a call."""
 
-    __slots__ = ("__weakref__", "form", "must_say", "name", "plan", "states")
+    __slots__ = ("__weakref__", "must_say", "operation", "read")
 
     def __init__(
         self,
-        policy: HasLayers,
+        policy: Compiles,
         states: States,
         *,
         form: Form,
         name: str,
         **options: Unpack[Options],
     ) -> None:
-        self.form: Form = form
-        self.name = name
-        self.states = states
         self.must_say = options.get("must_say", False)
-        self.plan = self._planned(
+        self.read = options.get("read")
+        self.operation = self._compiled(
             policy,
-            options["idempotent"],
-            options.get("proofs", "none"),
-            options.get("allowed_by", "@policy(idempotent=True)"),
-            options.get("reading", RESULTS),
+            states,
+            name,
+            form=form,
+            idempotent=options["idempotent"],
+            proofs=options.get("proofs", "none"),
+            allowed_by=options.get("allowed_by", "@policy(idempotent=True)"),
+            reading=options.get("reading", RESULTS),
         )
 
-    def _planned(
+    @property
+    def states(self) -> States:
+        """The state of its layers, which outlives a policy."""
+        return self.operation.states
+
+    def _compiled(
         self,
-        policy: HasLayers,
+        policy: Compiles,
+        states: States,
+        name: str,
+        *,
+        form: Form,
         idempotent: bool | None,
         proofs: Proofs,
         allowed_by: str,
         reading: Reading,
-    ) -> Plan:
+    ) -> Operation:
         if (
             self.must_say
             and idempotent is None
             and any(isinstance(layer, Retry) for layer in policy.layers)
         ):
-            raise undecided(self.name)
-        return Plan(
+            raise undecided(name)
+        plan = plan_of(
             policy,
-            self.states,
-            form=self.form,
+            form=form,
             idempotent=idempotent,
-            name=self.name,
+            name=name,
             proofs=proofs,
             allowed_by=allowed_by,
             reading=reading,
         )
+        if not plan.keys:
+            return Operation(policy, plan, states, name)
+        from .keys import ByKey, Unkeyed  # imported here: few policies have a key function
+
+        unkeyed = Unkeyed(states)
+        operation = Operation(policy, plan, unkeyed, name)
+        operation.states = states
+        compile_for = partial(_bound, policy, plan.of_value, name, states)
+        operation.by_key = ByKey(plan.keys, states, compile_for, self.read)
+        breaker = only(plan.layers, Breaker)
+        has_one = breaker is not None and breaker.key_function is None
+        states.current = unkeyed.current if has_one else None
+        return operation
 
     def explain(self) -> Explanation:
         """Return what the policy means around this function, and which repeats are allowed.
@@ -134,22 +163,41 @@ class Binding:
         """
         from .explanation import Explanation
 
-        plan = self.plan
+        plan, policy = self.operation.plan, self.operation.policy
         return Explanation.of(
-            plan.policy.layers, plan.policy.state, "" if plan.retry is None else _repeats(plan)
+            policy.layers, policy.state, "" if plan.retry is None else _repeats(plan)
         )
 
     def __circuit__(self) -> object | None:
         """Return the circuit in use, None if no layer has one."""
-        return self.states.current
+        return self.operation.states.current
 
-    def adopt(self, policy: Any) -> Plan:
+    def adopt(self, policy: Any) -> Operation:
         """Apply another policy; circuits and budgets keep their state.
 
         Raises ConfigError for an object that is no policy.
         """
-        if not isinstance(policy, type(self.plan.policy)):
-            raise config_error(f"{self.name}.policy", "a Policy", policy)
-        was = self.plan
-        self.plan = self._planned(policy, was.idempotent, was.proofs, was.allowed_by, was.reading)
-        return self.plan
+        was = self.operation
+        if not isinstance(policy, type(was.policy)):
+            raise config_error(f"{was.name}.policy", "a Policy", policy)
+        plan = was.plan
+        self.operation = self._compiled(
+            policy,
+            was.states,
+            was.name,
+            form=plan.form,
+            idempotent=plan.idempotent,
+            proofs=plan.proofs,
+            allowed_by=plan.allowed_by,
+            reading=plan.reading,
+        )
+        return self.operation
+
+
+def _bound(policy: Compiles, plan: Plan, name: str, owner: States, states: States) -> Binding:
+    """Return the binding of a function for one value of its key functions."""
+    binding = Binding.__new__(Binding)
+    binding.must_say, binding.read = False, None
+    binding.operation = Operation(policy, plan, states, name)
+    binding.operation.states = owner
+    return binding

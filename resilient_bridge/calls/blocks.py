@@ -19,10 +19,10 @@ from .engine_sync import refreshed_sync
 from .evidence import leave_function
 from .finished import block_finished
 from .frame import CURRENT, CallFrame, leave_context
-from .protect import loop_plan
+from .protect import loop_operation
 from .repeats import asked_of_all, decided, exit_layers, failure_to_decide
 from .retry.coordination import pause_wait
-from .timeout.guard import bound
+from .timeout.guard import bound, check_block
 from .timeout.value import Deadline
 from .tracing import TRACING, open_scope, within
 
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from ..failure import Failure
     from .guards import Wait
-    from .plan import Plan
-    from .protect import Compiles
+    from .plan import Compiles, Operation
     from .registry import States
     from .repeats import Repeats
     from .tracing import CallScope
@@ -46,8 +45,8 @@ class _BlockFrame(CallFrame):
     """The engine's record of one iteration of the loop."""
 
     def __init__(self, loop: _Loop | None, around: CallFrame) -> None:
-        self.plan, self.outer, self.world = (
-            None if loop is None else loop.plan,
+        self.operation, self.outer, self.world = (
+            None if loop is None else loop.operation,
             around,
             around.world,
         )
@@ -180,17 +179,18 @@ class Attempts:
             loop.let_go()
 
     def _start(self, *, is_async: bool) -> _Loop:
-        plan = loop_plan(
+        operation = loop_operation(
             self._policy, self._states, self._line, idempotent=self._idempotent, is_async=is_async
         )
-        return _Loop(plan, is_async=is_async)
+        return _Loop(operation, is_async=is_async)
 
 
 class _Loop:
     """One loop: the attempts made so far, and the next step."""
 
-    def __init__(self, plan: Plan, *, is_async: bool) -> None:
-        self.plan = plan
+    def __init__(self, operation: Operation, *, is_async: bool) -> None:
+        self.operation = operation
+        self.plan = operation.plan
         self.is_async = is_async
         # What has to be waited for before a failed attempt is decided on: in a task not where its block ends, which cannot wait, but before
         # the next turn.
@@ -232,27 +232,26 @@ class _Loop:
 
     def waits(self, block: _BlockFrame) -> Iterator[Wait]:
         """Enter every layer; yield the waits."""
-        plan = self.plan
+        operation, plan = self.operation, self.plan
         for guard in plan.outer:
             if (wait := guard.enter(block)) is not None:
                 yield wait
-        if (
-            plan.pause.until
-            and (wait := pause_wait(plan.pause, plan.matcher.retry, block)) is not None
-        ):
+        if operation.pause.until and (wait := pause_wait(block)) is not None:
             yield wait
         for guard in plan.guards:
             if (wait := guard.enter(block)) is not None:
                 yield wait
         if not self.is_counted:
             self.is_counted = True
-            if plan.budget is not None:  # a block that is rejected earns no repeats
-                plan.budget.deposit(block.world.monotonic())
+            if operation.budget is not None:  # a block that is rejected earns no repeats
+                operation.budget.deposit(block.world.monotonic())
 
     def _begin(self, block: _BlockFrame) -> None:
+        if self._around.is_bounded:
+            check_block(self._around)
         if TRACING.open is not None:
-            self.scope = open_scope(self.plan)
-        for layer in self.plan.policy.layers:
+            self.scope = open_scope(self.operation)
+        for layer in self.plan.layers:
             if isinstance(layer, Deadline):
                 bound(block, layer.seconds)
 
@@ -269,7 +268,7 @@ class _Loop:
         first, outside = self._first or block, exit_layers(self.plan.exits, block, error)
         try:
             failure = failure_to_decide(self.plan, block, outside)
-            wait = asked_of_all(self.plan, first, block, failure, is_asked_for=False)
+            wait = asked_of_all(self.operation, first, block, failure, is_asked_for=False)
             if wait is not None and self.is_async:
                 self.asking = wait, block, error, outside, failure
                 return True
@@ -307,21 +306,21 @@ class _Loop:
 
         `outside` is the error as the layers of the block have turned it.
         """
-        plan, first = self.plan, self._first or block
+        operation, first = self.operation, self._first or block
         ending: BaseException | None = None
         try:
-            self.repeats, ending = decided(plan, first, block, outside, None, failure, False)
+            self.repeats, ending = decided(operation, first, block, outside, None, failure, False)
             if self.repeats is not None:
                 return True
             ending = ending or error
-            leave_function(plan, first, block, ending)
+            leave_function(operation.plan, first, block, ending)
             self._over(ending)
             if ending is error:
                 return False
             raise ending
         finally:
-            if plan.tokens is not None:
-                plan.tokens.settle_up(first)
+            if (tokens := operation.tokens) is not None:
+                tokens.settle_up(first)
             del ending, error, outside
 
     def not_admitted_block(self, block: _BlockFrame, error: BaseException) -> None:
@@ -345,10 +344,10 @@ class _Loop:
         if first is not None:
             if self.scope is not None:
                 with within(self.scope):
-                    block_finished(self.plan, first, error)
+                    block_finished(self.operation, first, error)
                 self.scope.close()
             else:
-                block_finished(self.plan, first, error)
+                block_finished(self.operation, first, error)
             if first.run is not None:
                 first.run.close()
             first.outer = None

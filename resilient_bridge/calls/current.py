@@ -86,7 +86,7 @@ def current_attempt() -> Attempt | None:
     A task that outlives the call that started it is outside again.
     """
     frame = CURRENT.get()
-    if frame.plan is None or frame.is_over:
+    if frame.operation is None or frame.is_over:
         return None
     return view_of(frame)
 
@@ -138,7 +138,7 @@ def is_retried_around() -> bool:
     """Return whether the code that runs is inside of an attempt of a policy with a Retry."""
     around = CURRENT.get()
     return around is not ROOT and (
-        (around.plan is not None and around.plan.attempts is not None)
+        (around.operation is not None and around.operation.plan.attempts is not None)
         or bool(retries_around(around))
     )
 
@@ -171,7 +171,7 @@ def never_again() -> Generator[None]:
     Its error may come from a later request, so Executed.NO becomes MAYBE for the whole call.
     """
     attempt = CURRENT.get()
-    if attempt.plan is None or attempt.world.is_disabled:
+    if attempt.operation is None or attempt.world.is_disabled:
         yield
         return
     attempt.is_last = True
@@ -188,7 +188,8 @@ def never_again() -> Generator[None]:
         # like one of the first. So theirs are the last attempts, too, unless they are idempotent.
         around = (attempt.first or attempt).outer
         while around is not None and around.before_of is None:
-            if around.plan is not None and not around.plan.idempotent and not around.is_over:
+            operation = around.operation
+            if operation is not None and not operation.plan.idempotent and not around.is_over:
                 around.is_last = True
             around = around.outer
         raise
@@ -260,7 +261,7 @@ def frame_with_key() -> CallFrame:
     """Return the attempt in progress, with the idempotency key of the boundary around its call."""
     attempt = CURRENT.get()
     first = attempt.first or attempt
-    if first.key is None and first.outer is not None and first.outer.plan is None:
+    if first.key is None and first.outer is not None and first.outer.operation is None:
         first.key = first.outer.key
     return attempt
 

@@ -34,7 +34,7 @@ from .repeats import (
 )
 from .results import settled
 from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
-from .timeout.guard import run_in_thread
+from .timeout.guard import check_block, run_in_thread
 from .tracing import TRACING, traced
 
 
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from ..failure import Failure
     from ..telemetry.hub import Hub
     from .binding import Binding
-    from .guards import CircuitAsked
-    from .plan import Plan
+    from .breaker.state import CircuitState
+    from .plan import Operation, Plan
     from .repeats import Repeats
 
 
@@ -69,24 +69,24 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
         """Return `function` behind the layers of `binding`; set its `.policy` to replace the policy."""
 
         def call(*args: Any, **kwargs: Any) -> Any:  # noqa: C901, PLR0912, PLR0915 -- see above
-            plan: Plan = binding.plan
-            if attributes["policy"] is not plan.policy:
-                plan = binding.adopt(attributes["policy"])
-            outer = current.get()
+            operation: Operation = binding.operation
+            if attributes["policy"] is not operation.policy:
+                operation = binding.adopt(attributes["policy"])
+            plan, outer = operation.plan, current.get()
             error: BaseException | None
             ending: BaseException | None
             stopped: StopIteration | None = None
             first = frame = CallFrame()
-            first.plan, first.outer = plan, outer
+            first.operation, first.outer = operation, outer
             first.deadline_at = first.permit = None
             if (
                 plan.is_short
-                and (outer is root or outer.world is REAL)
-                and not (special and _is_special(plan))
+                and (outer is root or (outer.world is REAL and not outer.is_bounded))
+                and not (special and _is_special(operation))
             ):
                 # Nearly every call: no layer of it waits. Its first attempt is admitted here, so
                 # that an open circuit costs nothing but its answer.
-                is_short, circuit, budget = True, plan.circuit, plan.budget
+                is_short, circuit, budget = True, operation.in_front, operation.budget
                 first.started = now = clock()
                 if circuit is not None:
                     if circuit.is_plain:
@@ -100,7 +100,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                         elif outer is root and not hub.listening:
                             first.permit = circuit.admit(now)
                         else:
-                            first.permit = _admitted(circuit, now, outer, plan)
+                            first.permit = _admitted(circuit, now, outer, operation)
                         if under_way is not None:
                             under_way[first] = None
                 if budget is not None:
@@ -110,11 +110,16 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
             else:
                 if outer.world.is_disabled:
                     return function(*args, **kwargs)
+                if outer.is_bounded:
+                    check_block(outer)
+                if operation.by_key is not None:
+                    bound = operation.by_key.of(args, kwargs)
+                    return protect_sync(function, bound)(*args, **kwargs)
                 is_short, first.world = False, outer.world
                 first.started = outer.world.monotonic()
-                target, budget = outer.world.injected(function, binding), plan.budget
+                target, budget = outer.world.injected(function, binding), operation.budget
                 if plan.thread_timeout is not None:
-                    target = run_in_thread(target, plan.thread_timeout, plan.name)
+                    target = run_in_thread(target, plan.thread_timeout, operation.name)
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at
@@ -136,7 +141,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                                 if type(result) not in PLAIN:
                                     settled(function, result)
                             except StopIteration as raised:
-                                let_go(plan, first, first)
+                                let_go(operation, first, first)
                                 stopped = raised
                                 break
                             except BaseException as raised:  # noqa: BLE001 -- what becomes of it is decided below
@@ -156,16 +161,15 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                                         ) and seconds >= circuit.tell_after:
                                             circuit.succeeded(first.permit, now + seconds, seconds)
                                     if hub.listening:
-                                        call_worked(plan, clock() - now)
+                                        call_worked(operation, clock() - now)
                                     return result
                                 error = None
                             is_short, target, budget = False, function, None
                         else:
                             try:
                                 if (
-                                    plan.pause.until
-                                    and (wait := pause_wait(plan.pause, plan.matcher.retry, frame))
-                                    is not None
+                                    operation.pause.until
+                                    and (wait := pause_wait(frame)) is not None
                                 ):
                                     wait.block()
                                 for guard in plan.guards:
@@ -179,15 +183,15 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                                 if type(result) not in PLAIN:
                                     settled(function, result)
                             except StopIteration as raised:
-                                let_go(plan, first, frame)
+                                let_go(operation, first, frame)
                                 stopped = raised
                                 break
                             except BaseException as raised:  # noqa: BLE001 -- as above
                                 error, result = raised, None
                         if plan.is_asking:
-                            again, ending = _after_asking(plan, first, frame, error, result)
+                            again, ending = _after_asking(operation, first, frame, error, result)
                         else:
-                            again, ending = after(plan, first, frame, error, result)
+                            again, ending = after(operation, first, frame, error, result)
                         if again is None:
                             break
                         if error is None:
@@ -208,10 +212,12 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 if ending is not None:
                     ending = exit_around(plan, first, ending)
                 if plan.fallback is not None:
-                    ending, result = _fallen_back(plan, first, frame, ending, result, args, kwargs)
+                    ending, result = _fallen_back(
+                        operation, first, frame, ending, result, args, kwargs
+                    )
                 if ending is not None:
-                    raise finished_with(plan, first, frame, ending)
-                returned(plan, first)
+                    raise finished_with(operation, first, frame, ending)
+                returned(operation, first)
                 return result
             finally:
                 first.outer = None
@@ -224,7 +230,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
 
         # read this way, the policy in force costs a third of `call.policy`
         attributes = call.__dict__
-        attributes["policy"] = binding.plan.policy
+        attributes["policy"] = binding.operation.policy
         return call
 
     return protect_sync
@@ -233,21 +239,21 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
 protect_sync: Final = _loop(CURRENT, ROOT, HUB, PAUSED, REAL.monotonic)
 
 
-def _is_special(plan: Plan) -> bool:
+def _is_special(operation: Operation) -> bool:
     """Return whether calls are traced, or those of this policy wait for a limiter."""
-    return TRACING.open is not None or REAL.monotonic() < plan.pause.until
+    return TRACING.open is not None or REAL.monotonic() < operation.pause.until
 
 
-def _admitted(circuit: CircuitAsked, now: float, outer: CallFrame, plan: Plan) -> int:
+def _admitted(circuit: CircuitState, now: float, outer: CallFrame, operation: Operation) -> int:
     """Ask a circuit that is not closed; its rejection ends the call before the function runs."""
     try:
         return circuit.admit(now)
     except RejectedError as error:
-        if outer.plan is None and outer is not ROOT:
+        if outer.operation is None and outer is not ROOT:
             outer.calls = 0  # the function was not called: `capture` reports that
         if HUB.listening:
-            rejected(plan.name, "circuit", circuit.key, error.failure)
-            tell_finished(plan, "rejected", 0, 0.0, 0.0, error.failure)
+            rejected(operation.name, "circuit", circuit.key, error.failure)
+            tell_finished(operation, "rejected", 0, 0.0, 0.0, error.failure)
         raise
 
 
@@ -255,13 +261,18 @@ def _admitted(circuit: CircuitAsked, now: float, outer: CallFrame, plan: Plan) -
 
 
 def _after_asking(
-    plan: Plan, first: CallFrame, frame: CallFrame, error: BaseException | None, result: object
+    operation: Operation,
+    first: CallFrame,
+    frame: CallFrame,
+    error: BaseException | None,
+    result: object,
 ) -> tuple[Repeats | None, BaseException | None]:
     """Do what `after` does, where an answer is needed first.
 
     That of a user's async condition, before a layer or the Retry decides by it, or that of a shared
     budget. A repeat that the decision does not use is given back.
     """
+    plan = operation.plan
     answers: dict[int, bool | Exception] = {}
     is_asked_for = False
     try:
@@ -285,14 +296,16 @@ def _after_asking(
             if plan.asks:
                 _answered(conditions(plan.retry), failure, answers)
         wait = knowing(
-            answers, asked_of_all, plan, first, frame, failure, is_asked_for=is_asked_for
+            answers, asked_of_all, operation, first, frame, failure, is_asked_for=is_asked_for
         )
         if wait is not None:
             wait.block()
-        return knowing(answers, decided, plan, first, frame, error, result, failure, is_asked_for)
+        return knowing(
+            answers, decided, operation, first, frame, error, result, failure, is_asked_for
+        )
     finally:
-        if plan.tokens is not None:
-            plan.tokens.settle_up(first)
+        if (tokens := operation.tokens) is not None:
+            tokens.settle_up(first)
         error = None  # an error must not be held by a frame that it holds
 
 
@@ -331,7 +344,7 @@ def _discarded(answer: Any) -> None:
 def refreshed_sync(repeats: Repeats, frame: CallFrame) -> None:
     """Run the `before` of the rule by which the call is repeated, unless another call has."""
     before: Any = repeats.before
-    lock = refresh_lock(repeats.plan.states, repeats.rule)
+    lock = refresh_lock(repeats.operation.states, repeats.rule)
     done_before = lock.done
     with lock.of_threads:
         if not lock.is_fresh(frame, done_before):
@@ -349,7 +362,7 @@ def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
 
 
 def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
-    plan: Plan,
+    operation: Operation,
     first: CallFrame,
     last: CallFrame,
     ending: BaseException | None,
@@ -361,6 +374,7 @@ def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
 
     Return the error that the call still ends in, and its result.
     """
+    plan = operation.plan
     error = ending if isinstance(ending, Exception) else None
     try:
         failure = first.answered if ending is None else None
@@ -369,7 +383,7 @@ def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
         if failure is None:
             return ending, result
         try:
-            is_replaced, answer = _climbed(plan, first, failure, error, args, kwargs)
+            is_replaced, answer = _climbed(operation, first, failure, error, args, kwargs)
             if is_replaced and ending is None:
                 keep_answer(first, None)
                 _discarded(result)
@@ -386,7 +400,7 @@ def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
 
 
 def _climbed(  # noqa: PLR0917 -- as above
-    plan: Plan,
+    operation: Operation,
     first: CallFrame,
     failure: Failure,
     error: Exception | None,
@@ -398,6 +412,7 @@ def _climbed(  # noqa: PLR0917 -- as above
     Rule: a switch is never silent: `acknowledge`, if given, is asked first, and each rung is
     reported as an event.
     """
+    plan = operation.plan
     fallback: Any = plan.fallback
     answers: dict[int, bool | Exception] = {}
     if plan.asks:
@@ -421,7 +436,7 @@ def _climbed(  # noqa: PLR0917 -- as above
                     raise
                 return False, None
         for number, rung in rungs:
-            emit(events.FellBack(name=plan.name, rung=number, failure=failure))
+            emit(events.FellBack(name=operation.name, rung=number, failure=failure))
             try:
                 answer = _called(started(plan, rung), args, kwargs)
             except Exception as failed:  # noqa: BLE001 -- the next rung is what it is for

@@ -21,7 +21,6 @@ from ..failure import (
     changed,
     number_in,
     record_of,
-    unproven,
 )
 from ..failure.lookup import raw_failure
 from .frame import ROOT, inside_of, mark_around
@@ -40,13 +39,7 @@ def failure_in(attempt: CallFrame, error: BaseException) -> Failure | None:
     seen = attempt.seen
     if seen is not None and seen[0] is error:
         return seen[1]
-    record = record_of(error)
-    if record is None:
-        failure = raw_failure(error)
-    else:  # of a call that is over, or of an inner call: not the outcome of this attempt
-        attach(error, None)
-        failure = raw_failure(error)
-        attach(error, record)
+    failure = raw_failure(error)
     attempt.seen = (error, failure)
     return failure
 
@@ -71,7 +64,7 @@ def proven(
         # the error has left no protected function inside this attempt
         if record is None or not record.crossed:
             return failure
-    return unproven(failure)
+    return changed(failure, executed=Executed.MAYBE, proof="")
 
 
 def record_inside(attempt: CallFrame, error: BaseException) -> Record | None:
@@ -137,5 +130,5 @@ def keep_answer(first: CallFrame, failure: Failure | None, result: object = None
     """
     first.answered = failure
     edge = first.outer
-    if edge is not None and edge.plan is None and edge is not ROOT:
+    if edge is not None and edge.operation is None and edge is not ROOT:
         edge.answered, edge.answer = failure, result

@@ -15,27 +15,29 @@ from ..telemetry.hub import HUB, tell
 
 if TYPE_CHECKING:
     from ..failure import Failure
-    from .frame import CallFrame, Planned
+    from .frame import CallFrame, Operation
 
 
-def call_worked(plan: Planned, seconds: float) -> None:
+def call_worked(operation: Operation, seconds: float) -> None:
     """Report a call whose first attempt was admitted and succeeded."""
-    if not plan.form.endswith("stream"):  # a stream ends with its last item
-        tell_finished(plan, "ok", 1, seconds, 0.0, None)
+    if not operation.plan.form.endswith("stream"):  # a stream ends with its last item
+        tell_finished(operation, "ok", 1, seconds, 0.0, None)
 
 
-def call_returned(plan: Planned, first: CallFrame) -> None:
+def call_returned(operation: Operation, first: CallFrame) -> None:
     """Report a call that has returned: no success if the value represents a failure."""
-    if plan.form.endswith("stream") or not HUB.listening:
+    if operation.plan.form.endswith("stream") or not HUB.listening:
         return
     failure: Failure | None = first.answered
     outcome: events.CallOutcome = (
         "fell_back" if first.fell_back else "ok" if failure is None else "failed"
     )
-    tell_finished(plan, outcome, _attempts(first, None), _seconds(first), first.waited, failure)
+    tell_finished(
+        operation, outcome, _attempts(first, None), _seconds(first), first.waited, failure
+    )
 
 
-def call_ended(plan: Planned, first: CallFrame, error: BaseException) -> None:
+def call_ended(operation: Operation, first: CallFrame, error: BaseException) -> None:
     """Report a call that has raised, also one of a stream: it has not started."""
     if not HUB.listening:
         return
@@ -43,21 +45,21 @@ def call_ended(plan: Planned, first: CallFrame, error: BaseException) -> None:
     outcome: events.CallOutcome = "cancelled"
     if isinstance(error, Exception):
         outcome = "rejected" if attempts == 0 else "failed"
-    tell_finished(plan, outcome, attempts, _seconds(first), first.waited, _failure(error))
+    tell_finished(operation, outcome, attempts, _seconds(first), first.waited, _failure(error))
 
 
-def block_finished(plan: Planned, first: CallFrame, error: BaseException | None) -> None:
+def block_finished(operation: Operation, first: CallFrame, error: BaseException | None) -> None:
     """Report a block that has ended; `error` is None if it succeeded."""
     if not HUB.listening or first.world.is_disabled:
         return
     if error is None:
-        tell_finished(plan, "ok", _attempts(first, None), _seconds(first), first.waited, None)
+        tell_finished(operation, "ok", _attempts(first, None), _seconds(first), first.waited, None)
     else:
-        call_ended(plan, first, error)
+        call_ended(operation, first, error)
 
 
 def stream_finished(
-    plan: Planned, held: CallFrame, attempts: int, waited: float, error: BaseException | None
+    operation: Operation, held: CallFrame, attempts: int, waited: float, error: BaseException | None
 ) -> None:
     """Report a stream that has ended; a reader that leaves early counts as a success."""
     if not HUB.listening or held.world.is_disabled:
@@ -67,11 +69,11 @@ def stream_finished(
     if error is not None and not isinstance(error, GeneratorExit):
         failure = _failure(error)
         outcome = "failed" if isinstance(error, Exception) else "cancelled"
-    tell_finished(plan, outcome, attempts, _seconds(held), waited, failure)
+    tell_finished(operation, outcome, attempts, _seconds(held), waited, failure)
 
 
 def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
-    plan: Planned,
+    operation: Operation,
     outcome: events.CallOutcome,
     attempts: int,
     seconds: float,
@@ -81,12 +83,12 @@ def tell_finished(  # noqa: PLR0917 -- the fields of the event, in their order
     """Emit the event."""
     tell(
         events.CallFinished(
-            name=plan.name,
+            name=operation.name,
             outcome=outcome,
             attempts=attempts,
             seconds=seconds,
             waited=waited,
-            key=plan.key,
+            key=operation.key,
             failure=failure,
         )
     )

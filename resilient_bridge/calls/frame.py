@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ..world import REAL, World
 
@@ -19,7 +19,30 @@ if TYPE_CHECKING:
 
     from ..failure import Failure
     from ..values.rule import Rule
-    from .results import Reading
+
+    class Planned(Protocol):
+        """A policy compiled (`plan.Plan`), as what takes part in its calls reads it."""
+
+        @property
+        def layers(self) -> tuple[object, ...]: ...
+        @property
+        def form(self) -> Form: ...
+        @property
+        def idempotent(self) -> bool | None: ...
+        @property
+        def proofs(self) -> Proofs: ...
+        @property
+        def attempts(self) -> object: ...
+
+    class Operation(Protocol):
+        """What an owner does by a plan (`plan.Operation`), as what takes part in its calls reads it."""
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def key(self) -> str: ...
+        @property
+        def plan(self) -> Planned: ...
 
 
 Form: TypeAlias = Literal["async", "sync", "async_stream", "stream", "async_block", "block"]
@@ -32,24 +55,6 @@ Proofs: TypeAlias = Literal["none", "request", "all"]
 done other things before; those of the one request that it is; or all, because the callee gives none that does not hold."""
 
 
-class Planned:
-    """A policy compiled for one function, as everything that takes part in its calls reads it.
-
-    `plan.Plan` is one.
-    """
-
-    __slots__ = ()
-
-    name: str
-    key: str  # the name in events: of its circuit, or of the owner of its state
-    form: Form
-    idempotent: bool | None  # None: not specified
-    proofs: Proofs
-    attempts: object  # the most calls, or tenacity's stop; None without a Retry
-    asks: bool  # has conditions that may have to be awaited
-    reading: Reading  # how its results are read
-
-
 class Inside:
     """What the policies inside of one attempt report to those around it.
 
@@ -60,7 +65,7 @@ class Inside:
     __slots__ = ("failed", "mark", "most")
 
     def __init__(self) -> None:
-        self.failed: dict[int, int] = {}  # by the id of the operation's plan
+        self.failed: dict[int, int] = {}  # by the id of the operation
         self.most = 0
         self.mark: object = None  # of the last record that an inner call attached to its error
 
@@ -68,12 +73,20 @@ class Inside:
 class CallFrame:
     """One attempt as the engine keeps it; `Attempt` is the called function's view of it."""
 
-    __slots__ = ("__dict__", "__weakref__", "deadline_at", "outer", "permit", "plan", "started")
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "deadline_at",
+        "operation",
+        "outer",
+        "permit",
+        "started",
+    )
 
     # An attempt is made on every call. Whoever makes one sets these five, which have no default: CPython is quick to set a name
     # only if the class does not have it, too.
     # None: not an attempt but the boundary of a context (the outermost one, or a test's)
-    plan: Planned | None
+    operation: Operation | None
     # Removed from the first attempt when its call ends, so that finished calls form no chain.
     outer: CallFrame | None
     started: float
@@ -93,6 +106,11 @@ class CallFrame:
     may_repeat_until: float | None = None
     # A boundary: a call made from it has a policy, which knows what its errors prove.
     is_protected: bool = False
+    # Of a block under a Deadline: whether it runs, the frame that it stands for, and when it began
+    # if the deadline is its own.
+    is_bounded: bool = False
+    around: CallFrame | None = None
+    bounded_since: float | None = None
     before_of: Rule | None = None  # the rule whose `before` runs in this frame
     # on the first attempt: the `Repeats` of this call, once an attempt has failed
     run: Any = None
@@ -120,7 +138,7 @@ class CallFrame:
     def is_over(self) -> bool:
         """Whether the whole call has ended; a boundary is over when the attempt around it is."""
         first = self.first or self
-        if first.plan is None:
+        if first.operation is None:
             return first.outer is not None and first.outer.is_over
         return first.outer is None
 
@@ -140,15 +158,15 @@ class CallFrame:
 
 
 def new_frame(
-    plan: Planned | None,
+    operation: Operation | None,
     outer: CallFrame | None,
     world: World,
     started: float,
     deadline_at: float | None,
 ) -> CallFrame:
-    """Return a new attempt, or without a plan the boundary of a context."""
+    """Return a new attempt, or without an operation the boundary of a context."""
     attempt = CallFrame()
-    attempt.plan, attempt.outer, attempt.world = plan, outer, world
+    attempt.operation, attempt.outer, attempt.world = operation, outer, world
     attempt.started, attempt.deadline_at, attempt.permit = started, deadline_at, None
     return attempt
 
@@ -178,7 +196,7 @@ def leave_context(token: Token[CallFrame]) -> None:
 def report(first: CallFrame, calls: int) -> None:
     """Report how many times a call has called its function: `capture` reads it on its boundary."""
     edge = first.outer
-    if edge is not None and edge.plan is None and edge is not ROOT:
+    if edge is not None and edge.operation is None and edge is not ROOT:
         edge.calls = calls
 
 
@@ -191,14 +209,14 @@ def inside_of(attempt: CallFrame) -> Inside:
 
 def enclosing(attempt: CallFrame) -> CallFrame | None:
     """Return the attempt or boundary in which the call of this attempt was made."""
-    return attempt.outer if attempt.plan is None else (attempt.first or attempt).outer
+    return attempt.outer if attempt.operation is None else (attempt.first or attempt).outer
 
 
 def mark_around(first: CallFrame, mark: object) -> None:
     """Mark the enclosing attempts: the record with this mark comes from inside of them."""
     around = first.outer
     while around is not None and around is not ROOT:
-        if around.plan is not None:
+        if around.operation is not None:
             inside_of(around).mark = mark
         around = enclosing(around)
 
@@ -214,7 +232,8 @@ def retries_around(first: CallFrame) -> tuple[CallFrame, ...]:
     found: list[CallFrame] = []
     around = first.outer
     while around is not None and around.before_of is None:
-        if around.plan is not None and around.plan.attempts is not None and not around.is_over:
+        operation = around.operation
+        if operation is not None and operation.plan.attempts is not None and not around.is_over:
             found.append(around)
         around = enclosing(around)
     return tuple(found)
@@ -227,5 +246,5 @@ def largest_cap(attempts: object, around: tuple[CallFrame, ...]) -> int | None:
     """
     if not around or not isinstance(attempts, int):
         return None
-    caps = [attempt.plan.attempts for attempt in around if attempt.plan]
+    caps = [attempt.operation.plan.attempts for attempt in around if attempt.operation]
     return max([attempts, *(cap for cap in caps if isinstance(cap, int))])

@@ -8,7 +8,7 @@ loop carries it out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from ..telemetry.hub import HUB
 from .finished import rejected
@@ -17,6 +17,9 @@ from .finished import rejected
 if TYPE_CHECKING:
     from ..failure import Failure, RejectedError
     from .frame import CallFrame
+    from .registry import Sort
+
+S = TypeVar("S")
 
 
 class Wait(Protocol):
@@ -29,49 +32,11 @@ class Wait(Protocol):
         """Wait in this task."""
 
 
-class CircuitAsked(Protocol):
-    """The part of a circuit that the engine uses directly, without its guard.
-
-    Permits are whole numbers; times are monotonic seconds.
-    """
-
-    key: str
-    era: int
-    """The permit of a call that is let through while the circuit is closed."""
-    is_plain: bool
-    """Whether it is closed, and no call can be too slow."""
-    is_closed: bool
-    is_silent: bool
-    """A success would change nothing, and no call can be too slow."""
-    tell_after: float
-    """Seconds from which a success has to be reported."""
-    under_way: Any
-    """The calls that can be too slow, None if none can."""
-
-    def admit(self, now: float) -> int:
-        """Return a permit, or raise CircuitOpenError."""
-        ...
-
-    def rejects(self, now: float, /) -> bool:
-        """Return whether it would reject a call at this moment."""
-        ...
-
-    def link_ready(self, now: float) -> None:
-        """The link whose calls it guards is READY again."""
-
-    def count_overdue(self, now: float) -> None:
-        """Count the running calls that already take too long."""
-
-    def is_counted(self, call: Any) -> bool:
-        """Return whether the call was counted while it ran; called once."""
-        ...
-
-    def succeeded(self, permit: int, now: float, seconds: float) -> None:
-        """Count a call that succeeded."""
-
-
 class Guard:
-    """One layer around the call, with its state; a strategy overrides the methods that it needs."""
+    """One layer around the calls of a policy; a strategy overrides the methods that it needs.
+
+    All operations of the policy have the same guard. The state is that of the attempt's operation.
+    """
 
     __slots__ = ()
 
@@ -79,8 +44,8 @@ class Guard:
     """Whether `enter` may return a wait: then there is no short path."""
     gives_back: ClassVar[bool] = True
     """Whether `leave` does anything."""
-    circuit: CircuitAsked | None = None
-    """The circuit that the layer uses, if it uses one."""
+    asks_circuit: ClassVar[bool] = False
+    """Whether it asks the circuit of the operation."""
 
     def enter(self, attempt: CallFrame) -> Wait | None:
         """Acquire what the call needs, or raise a RejectedError.
@@ -115,5 +80,12 @@ def not_admitted(
 ) -> None:
     """Record that a layer rejects the attempt: the function was not called."""
     attempt.is_rejected = True
-    if HUB.listening and attempt.plan is not None:
-        rejected(attempt.plan.name, by, key, error.failure)
+    if HUB.listening and attempt.operation is not None:
+        rejected(attempt.operation.name, by, key, error.failure)
+
+
+def state_for(attempt: CallFrame, sort: Sort[S, Any]) -> S:
+    """Return the state of this sort that the attempt's operation uses."""
+    operation: Any = attempt.operation
+    found: S = operation.used[sort]
+    return found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ..values.fields import refuse
 from .breaker.circuit import CIRCUITS
 from .breaker.guard import BreakerGuard
 from .breaker.value import Breaker
-from .limits.guard import BulkheadGuard, RateGuard
-from .limits.state import BULKHEADS, RATES
+from .limits.guard import RATES, BulkheadGuard, RateGuard
+from .limits.state import BULKHEADS
 from .limits.value import Bulkhead, RateLimit
 from .timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
 from .timeout.value import Deadline, Timeout
@@ -18,12 +18,11 @@ from .timeout.value import Deadline, Timeout
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .breaker.shared_circuit import SharedCircuit
     from .breaker.state import CircuitState
     from .frame import Form
     from .guards import Guard
     from .layer import Layer
-    from .registry import States
+    from .registry import Sort, States
     from .shared import SharedState
 
     class HasLayers(Protocol):
@@ -36,25 +35,24 @@ if TYPE_CHECKING:
 
 
 class Compiled(NamedTuple):
-    """What a layer needs to make its guard: the policy that is compiled, the owner of its state, the form of the function.
+    """What a layer needs to make its guard, which is that of all functions of a policy.
 
-    `named`: the exception classes that the Retry beside it names.
+    `is_shared`: whether processes share the policy's circuits. `named`: the exception classes that
+    the Retry beside it names.
     """
 
-    policy: HasLayers
-    states: States
+    is_shared: bool
     form: Form
     named: tuple[object, ...]
 
 
 def _breaker(layer: Breaker, compiled: Compiled) -> Guard:
-    circuit = compiled.states.state(CIRCUITS, layer, compiled.policy.state)
-    if circuit.is_shared:
+    if compiled.is_shared:
         # imported here: most processes share nothing
         from .breaker.shared_circuit import SharedBreakerGuard
 
-        return SharedBreakerGuard(cast("SharedCircuit", circuit), layer, compiled.named)
-    return BreakerGuard(circuit, layer, compiled.named)
+        return SharedBreakerGuard(layer, compiled.named)
+    return BreakerGuard(layer, compiled.named)
 
 
 def _deadline(layer: Deadline, compiled: Compiled) -> Guard:
@@ -66,14 +64,22 @@ def _deadline(layer: Deadline, compiled: Compiled) -> Guard:
 
 
 GUARDS: Final[dict[type[Layer], Callable[[Any, Compiled], Guard]]] = {
-    Bulkhead: lambda layer, compiled: BulkheadGuard(compiled.states.state(BULKHEADS, layer), layer),
-    RateLimit: lambda layer, compiled: RateGuard(compiled.states.state(RATES, layer), layer),
+    Bulkhead: lambda layer, _: BulkheadGuard(layer),
+    RateLimit: lambda layer, _: RateGuard(layer),
     Breaker: _breaker,
     Timeout: lambda layer, _: TimeoutGuard(layer),
     Deadline: _deadline,
 }
 """What makes the guard of each layer. Retry and Fallback have none: they are the loop around the
 others (`plan`). A layer that is not here is a user's own."""
+
+SORTS: Final[dict[type[Layer], Sort[Any, Any]]] = {
+    Bulkhead: BULKHEADS,
+    RateLimit: RATES,
+    Breaker: CIRCUITS,
+}
+"""The sort of state that each owner of a layer has for it; the guard finds it at the attempt's
+operation (`guards.state_for`)."""
 
 
 def guard_of(layer: Layer, compiled: Compiled) -> Guard:
@@ -86,10 +92,17 @@ def guard_of(layer: Layer, compiled: Compiled) -> Guard:
     return OwnGuard(layer)
 
 
+def sort_of(layer: Layer) -> Sort[Any, Any] | None:
+    """Return the sort of state that a layer needs, if it needs one."""
+    return next((SORTS[kind] for kind in type(layer).__mro__ if kind in SORTS), None)
+
+
 def circuit_of(policy: HasLayers, states: States) -> CircuitState | None:
-    """Return the circuit that the policy's own calls use, None if no layer has one."""
+    """Return the circuit that the policy's own calls use, None if there is not one for all."""
     layer = next((layer for layer in policy.layers if isinstance(layer, Breaker)), None)
-    return None if layer is None else states.state(CIRCUITS, layer, policy.state)
+    if layer is None or layer.key_function is not None:
+        return None
+    return states.state(CIRCUITS, layer, policy.state)
 
 
 def for_thread(layer: Timeout, form: Form, name: str) -> Timeout:

@@ -127,8 +127,8 @@ class OwnGuard(Guard):
 
     def _emit_rejected(self, attempt: CallFrame, error: Exception) -> None:
         failure = failure_or_none(error) if HUB.listening else None
-        if failure is not None and attempt.plan is not None:
-            rejected(attempt.plan.name, self.name, self.name, failure)
+        if failure is not None and attempt.operation is not None:
+            rejected(attempt.operation.name, self.name, self.name, failure)
 
     def _log_blocked(self, method: str, seconds: float) -> None:
         if seconds > _LONG:

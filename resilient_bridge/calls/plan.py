@@ -1,21 +1,22 @@
-"""A policy compiled for one function: its layers in order, split at the Retry and the Fallback.
+"""A policy compiled: its layers in order, split at the Retry and the Fallback; and its use by one function.
 
 Rule: all that can be decided before the first call is decided here, once. A call only walks two
-short tuples.
+short tuples. What follows from the policy alone is in its `Plan`, which all its functions share;
+what a function has of its own (a name, a circuit, a budget, a pause) is in its `Operation`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ..failure import BridgeError
 from ..failure.what import Named
+from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
-from .frame import Planned
-from .guards import CircuitAsked, Guard
-from .layer_order import only
-from .layers import Compiled, for_thread, guard_of
+from .layer_order import key_functions, only
+from .layers import Compiled, for_thread, guard_of, sort_of
 from .limits.value import Bulkhead
 from .results import RESULTS
 from .retry.coordination import BUDGETS, NO_PAUSE, pause_of
@@ -26,62 +27,75 @@ from .timeout.value import Timeout
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
+    from .breaker.state import CircuitState
     from .frame import Form, Proofs
+    from .guards import Guard
+    from .keys import ByKey
     from .layers import HasLayers
-    from .registry import States
+    from .registry import Sort, States
     from .results import Reading
     from .retry.coordination import SharedBudget
 
+    class Compiles(HasLayers, Protocol):
+        """A Policy, which keeps what was compiled of it: for decorations, and for `call` and `attempts`."""
+
+        @property
+        def plans(self) -> tuple[Plan, ...]: ...
+        def keep_plan(self, plan: Plan) -> None: ...
+        @property
+        def compiled(self) -> dict[Any, Any]: ...
+        def detached(self) -> Compiles: ...
+
 
 NO_RETRY: Final = Matcher(Retry(attempts=1))
+_NONE: Final[Mapping[Any, Any]] = {}
 
 
-class Plan(Planned):
-    """The layers of one policy around one function. Read-only once it is made."""
+class Plan:
+    """The layers of one policy around functions of one form. Read-only once it is made.
+
+    It holds neither the policy nor a function nor any state. `name` is that of the function for
+    which it is made, for its errors.
+    """
 
     __slots__ = (
         "allowed_by",
         "around",
         "asks",
+        "asks_in_front",
         "asks_result",
         "attempts",
         "before",
-        "budget",
-        "circuit",
-        "circuits",
         "enter",
         "exits",
         "fallback",
+        "foresees",
         "form",
         "guards",
         "held",
         "idempotent",
         "is_asking",
         "is_short",
-        "key",
+        "keys",
+        "layers",
         "leave",
         "matcher",
-        "name",
-        "named",
+        "of_value",
         "outer",
-        "pause",
         "plain",
-        "policy",
         "proofs",
         "reading",
         "retry",
-        "states",
+        "shares_budget",
         "thread_timeout",
-        "tokens",
     )
 
     def __init__(
         self,
         policy: HasLayers,
-        states: States,
         *,
         form: Form,
         idempotent: bool | None,
@@ -90,31 +104,19 @@ class Plan(Planned):
         allowed_by: str,
         reading: Reading = RESULTS,
     ) -> None:
-        self.policy = policy
-        self.form = form
-        self.name = name
-        self.idempotent = idempotent
-        self.proofs = proofs
+        self.layers = policy.layers
+        self.form: Form = form
+        self.idempotent = idempotent  # None: not specified
+        self.proofs: Proofs = proofs
         self.allowed_by = allowed_by
-        self.reading = reading
+        self.reading = reading  # how the results are read
         self.retry = only(policy.layers, Retry)
-        self.attempts = None if self.retry is None else self.retry.attempts
+        # The most calls, or tenacity's stop; None without a Retry.
+        self.attempts: object = None if self.retry is None else self.retry.attempts
         self.fallback: Fallback | None = only(policy.layers, Fallback)
-        self.named = _named_by_class(self.retry)
-        self.budget = None
-        if self.retry is not None and self.retry.budget is not None:
-            self.budget = states.state(BUDGETS, self.retry.budget, policy.state)
-        self.tokens: SharedBudget | None = None
-        if self.budget is not None and self.budget.is_shared:
-            self.tokens = cast("SharedBudget", self.budget)
         self.thread_timeout: Timeout | None = None
-        self.states = states
         self.held: tuple[Guard, ...] = ()
-        before, around, inner = self._cut(policy, states, form)
-        self.pause = NO_PAUSE if self.retry is None else pause_of(states)
-        circuits = (guard.circuit for guard in (*before, *around, *inner))
-        states.current = next((circuit for circuit in circuits if circuit is not None), None)
-        self.key = states.name if states.current is None else states.current.key
+        before, around, inner = self._cut(policy, name)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
         exits = reversed(self.guards)
@@ -127,16 +129,28 @@ class Plan(Planned):
         # The types of results that need no check; none if the policy checks every result.
         self.plain: AbstractSet[type] = frozenset() if self.asks_result else reading.plain
         check_conditions(policy.layers, form, name)
+        # Whether it has conditions that may have to be awaited.
         self.asks = form in ("async", "async_stream") and (
             self.asks_result or any(conditions(layer) for layer in policy.layers)
         )
+        self.shares_budget = (
+            self.retry is not None and self.retry.budget is not None and policy.state is not None
+        )
         # Whether an answer is needed before a failed attempt is decided on.
-        self.is_asking = self.asks or self.tokens is not None
+        self.is_asking = self.asks or self.shares_budget
         sits_out = self.retry is not None and sits_out_circuits(self.retry)
-        self.circuits: tuple[CircuitAsked, ...] = ()
-        if self.retry is not None and not sits_out:
-            self.circuits = tuple(guard.circuit for guard in inner if guard.circuit is not None)
+        # Whether a repeat is not made that the circuit would reject.
+        self.foresees = (
+            self.retry is not None
+            and not sits_out
+            and any(guard.asks_circuit for guard in self.guards)
+        )
         self._shorten([*before, *around], inner, sits_out=sits_out)
+        # With key functions this plan takes no call: each value of them has an operation of its own.
+        self.keys = key_functions(policy.layers)
+        self.of_value = self
+        if self.keys:
+            self.of_value, self.is_short = copy(self), False
 
     def _shorten(self, outer: list[Guard], inner: list[Guard], *, sits_out: bool) -> None:
         """Prepare the short path, if there is one: the steps of a first attempt that succeeds.
@@ -146,8 +160,8 @@ class Plan(Planned):
         """
         guards = [*outer, *inner]
         may_wait = any(guard.may_wait for guard in guards)
-        self.circuit: CircuitAsked | None = inner[0].circuit if inner else None
-        if self.circuit is not None:
+        self.asks_in_front = bool(inner) and inner[0].asks_circuit
+        if self.asks_in_front:
             guards = [*outer, *inner[1:]]
         self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
         self.leave = _one(
@@ -156,18 +170,18 @@ class Plan(Planned):
         self.is_short = (
             self.fallback is None
             and self.thread_timeout is None
-            and self.tokens is None
+            and not self.shares_budget
             and not may_wait
             and not sits_out
         )
 
-    def _cut(
-        self, policy: HasLayers, states: States, form: Form
-    ) -> tuple[list[Guard], list[Guard], list[Guard]]:
+    def _cut(self, policy: HasLayers, name: str) -> tuple[list[Guard], list[Guard], list[Guard]]:
         """Return three groups of guards.
 
         Those outside the Fallback, those between it and the Retry, and those inside the Retry.
         """
+        form = self.form
+        compiled = Compiled(policy.state is not None, form, _named_by_class(self.retry))
         inner: list[Guard] = []
         before: list[Guard] = []
         around: list[Guard] = []
@@ -177,15 +191,102 @@ class Plan(Planned):
             elif isinstance(layer, Retry):
                 around, inner = inner, []
             elif isinstance(layer, Timeout) and not form.startswith("async"):
-                self.thread_timeout = for_thread(layer, form, self.name)
+                self.thread_timeout = for_thread(layer, form, name)
             else:
-                guard = guard_of(layer, Compiled(policy, states, form, self.named))
+                guard = guard_of(layer, compiled)
                 if isinstance(layer, Bulkhead) and form.endswith("stream"):
                     # a stream keeps its permit until it ends, not until its first item
                     self.held = (guard,)
                 else:
                     inner.append(guard)
         return before, around, inner
+
+
+class Operation:
+    """What one owner does by a plan: its name, and the state that its calls use.
+
+    Another policy makes another one; the calls under way keep theirs.
+    """
+
+    __slots__ = (
+        "budget",
+        "by_key",
+        "circuit",
+        "in_front",
+        "key",
+        "name",
+        "pause",
+        "plan",
+        "policy",
+        "states",
+        "used",
+    )
+
+    def __init__(self, policy: Compiles, plan: Plan, states: States, name: str) -> None:
+        self.policy = policy
+        self.plan = plan
+        self.states = states
+        self.name = name
+        # With key functions: what calls the function for each value of them.
+        self.by_key: ByKey[Any] | None = None
+        self.budget = None
+        if plan.retry is not None and plan.retry.budget is not None:
+            self.budget = states.state(BUDGETS, plan.retry.budget, policy.state)
+        self.circuit: CircuitState | None = None
+        used: dict[Sort[Any, Any], Any] = {}
+        for layer in policy.layers:
+            if (sort := sort_of(layer)) is not None:
+                used[sort] = states.state(sort, layer, policy.state)
+        self.circuit = used.pop(CIRCUITS, None)
+        # The state of the other layers, by its sort.
+        self.used: Mapping[Sort[Any, Any], Any] = used or _NONE
+        # The circuit that a first attempt asks before anything else.
+        self.in_front = self.circuit if plan.asks_in_front else None
+        self.pause = NO_PAUSE if plan.retry is None else pause_of(states)
+        states.current = self.circuit
+        # The name in events: of its circuit, or of the owner of its state.
+        self.key = states.name if self.circuit is None else self.circuit.key
+
+    @property
+    def tokens(self) -> SharedBudget | None:
+        """The budget, if several processes share it."""
+        return cast("SharedBudget", self.budget) if self.plan.shares_budget else None
+
+
+def plan_of(
+    policy: Compiles,
+    *,
+    form: Form,
+    idempotent: bool | None,
+    name: str,
+    proofs: Proofs,
+    allowed_by: str,
+    reading: Reading = RESULTS,
+) -> Plan:
+    """Return the plan of a policy for this form, which all functions have for which it says the same.
+
+    ConfigError for a layer that no such function can have.
+    """
+    for plan in policy.plans:
+        if (
+            plan.form == form
+            and plan.idempotent is idempotent
+            and plan.proofs == proofs
+            and plan.allowed_by == allowed_by
+            and plan.reading is reading
+        ):
+            return plan
+    plan = Plan(
+        policy,
+        form=form,
+        idempotent=idempotent,
+        name=name,
+        proofs=proofs,
+        allowed_by=allowed_by,
+        reading=reading,
+    )
+    policy.keep_plan(plan)
+    return plan
 
 
 def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:

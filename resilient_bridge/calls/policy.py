@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .blocks import Attempts
     from .effects import EffectLedger
     from .explanation import Explanation
+    from .plan import Plan
     from .registry import States
 
     SettingsSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 # What kind of function a code object is: inspect's CO_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE and CO_ASYNC_GENERATOR.
 _KINDS: Final = 0x20 | 0x80 | 0x100 | 0x200
+
+_MOST_PLANS: Final = 16  # by kind of function and `idempotent` there are fewer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -190,6 +193,7 @@ class Policy(Layer):
         factory=lambda: cast("list[States]", []), eq=False, init=False
     )
     _compiled: dict[Any, Any] | None = attrs.field(default=None, eq=False, init=False)
+    _plans: tuple[Plan, ...] = attrs.field(default=(), eq=False, init=False)
 
     if TYPE_CHECKING:
 
@@ -377,6 +381,15 @@ class Policy(Layer):
             found = {}
             object.__setattr__(self, "_compiled", found)
         return found
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """What was compiled of it, by what it says of the functions; an internal property."""
+        return self._plans
+
+    def keep_plan(self, plan: Plan) -> None:
+        """Keep what was compiled, for further functions; an internal method."""
+        object.__setattr__(self, "_plans", (plan, *self._plans[: _MOST_PLANS - 1]))
 
     def own_states(self) -> States:
         """Return the state that `call` and `attempts` use; an internal method."""

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .policy import SettingsSource as SettingsSource
     from .protect import bind as bind
     from .protect import form_of as form_of
+    from .protect import protected_for as protected_for
     from .registry import States as States
     from .results import ANSWERS as ANSWERS
     from .results import RESULTS as RESULTS
@@ -82,7 +83,7 @@ _NAMES = {
     ".limits.state": "RateState",
     ".outcome": "captured",
     ".policy": "EnvironmentSource SettingsSource",
-    ".protect": "bind form_of",
+    ".protect": "bind form_of protected_for",
     ".registry": "States",
     ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
     ".retry.coordination": "BUDGETS",

@@ -12,7 +12,7 @@ import inspect
 from asyncio import coroutines
 from functools import partial, update_wrapper
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from ..failure import config_error
 from ..failure.plain import PLAIN
@@ -21,7 +21,11 @@ from ..values.fields import refuse
 from .binding import Binding, Options
 from .engine import protect_async
 from .engine_sync import protect_sync
-from .plan import Plan
+from .fallback.value import Fallback
+from .frame import CURRENT
+from .keys import passed_on
+from .layer_order import only
+from .plan import Operation, plan_of
 from .registry import States
 from .results import settled
 from .stream_calls import protect_async_stream, protect_stream
@@ -32,18 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .frame import Form
-    from .layers import HasLayers
-
-    class Compiles(HasLayers, Protocol):
-        """A Policy, as its `call` and `attempts` see it."""
-
-        @property
-        def compiled(self) -> dict[Any, Any]: ...
-        def detached(self) -> HasLayers: ...
+    from .plan import Compiles
 
 
 def bind(
-    policy: HasLayers,
+    policy: Compiles,
     function: Any,
     *,
     name: str | None = None,
@@ -130,6 +127,19 @@ PROTECT: Final[dict[Form, Callable[[Any, Binding], Any]]] = {
 }
 
 
+def protected_for(bound: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what is bound around `function`, as it is for the key of these arguments.
+
+    It is `bound` itself unless its policy has key functions.
+    """
+    by_key = bound.__binding__.operation.by_key
+    if by_key is not None and not CURRENT.get().world.is_disabled:
+        binding = by_key.of(args, kwargs)
+        bound = PROTECT[binding.operation.plan.form](function, binding)
+        bound.__binding__ = binding
+    return bound
+
+
 # ---- calls and loops of a policy -----------------------------------------------------------------
 
 
@@ -148,17 +158,24 @@ def runner_for(
     found: Callable[..., Any] | None = found_in(states, policy, key)
     if found is not None:
         return found
+    detached, protect = policy.detached(), PROTECT[form]
+    # a rung gets the function's arguments, and a stream is a generator of its own
+    is_whole = form not in {"sync", "async"} or only(detached.layers, Fallback) is not None
     binding = Binding(
-        policy.detached(), states, form=form, name=label, idempotent=idempotent, must_say=True
+        detached,
+        states,
+        form=form,
+        name=label,
+        idempotent=idempotent,
+        must_say=True,
+        read=None if is_whole else passed_on,
     )
-    protect = PROTECT[form]
 
     def whole(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return protect(function, binding)(*args, **kwargs)
 
-    # a rung gets the function's arguments, and a stream is a generator of its own
     runner: Callable[..., Any] = whole
-    if form in {"sync", "async"} and binding.plan.fallback is None:
+    if not is_whole:
         runner = protect(_call if form == "sync" else _start, binding)
     keep(policy, key, runner)
     return runner
@@ -179,31 +196,34 @@ def keep(policy: Compiles, key: object, compiled: object) -> None:
     policy.compiled[key] = compiled
 
 
-def loop_plan(
+def loop_operation(
     policy: Compiles, states: States, line: object, *, idempotent: bool | None, is_async: bool
-) -> Plan:
-    """Return the plan of a loop at this line in the code. ConfigError for layers that no block can have."""
+) -> Operation:
+    """Return what a loop at this line in the code. ConfigError for layers that no block can have."""
     key = "loop", line, idempotent, is_async
-    plan: Plan | None = found_in(states, policy, key)
-    if plan is not None:
-        return plan
+    operation: Operation | None = found_in(states, policy, key)
+    if operation is not None:
+        return operation
     if any(isinstance(layer, Timeout) for layer in policy.layers) and not is_async:
         refuse(
             "Policy.attempts", "no Timeout around a sync block: it cannot be interrupted", policy
         )
-    plan = Plan(
-        policy.detached(),
-        states,
+    plan = plan_of(
+        policy,
         form="async_block" if is_async else "block",
         idempotent=idempotent,
         name=states.name,
         proofs="none",
         allowed_by="policy.attempts(idempotent=True)",
     )
+    if plan.keys:
+        wanted = "keys that are names: a block has no arguments that a function could read"
+        refuse("Policy.attempts", wanted, policy)
     if plan.fallback is not None:
         refuse("Policy.attempts", "no Fallback: a block cannot be replaced by a function", policy)
-    keep(policy, key, plan)
-    return plan
+    operation = Operation(policy.detached(), plan, states, states.name)
+    keep(policy, key, operation)
+    return operation
 
 
 def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ..failure import Stopped
     from ..values.rule import Rule
     from .guards import Guard, Wait
-    from .plan import Plan
+    from .plan import Operation, Plan
     from .retry.value import Retry
 
 
@@ -71,13 +71,18 @@ _STOP: Final = object()
 
 
 def after(
-    plan: Plan, first: CallFrame, frame: CallFrame, error: BaseException | None, result: object
+    operation: Operation,
+    first: CallFrame,
+    frame: CallFrame,
+    error: BaseException | None,
+    result: object,
 ) -> tuple[Repeats | None, BaseException | None]:
     """Leave the layers of an attempt that ended in `error`, or in `result`; decide what follows.
 
     Return the story of the call, which says how to repeat it; or None, and the error that the call
     ends in (None: the result stays).
     """
+    plan = operation.plan
     if error is not None:
         if plan.exits:
             error = exit_layers(plan.exits, frame, error)
@@ -86,7 +91,7 @@ def after(
         failure, is_asked_for = exit_answered(plan, first, frame, result)
         if failure is None:
             return None, None
-    return decided(plan, first, frame, error, result, failure, is_asked_for)
+    return decided(operation, first, frame, error, result, failure, is_asked_for)
 
 
 def exit_layers(
@@ -141,7 +146,7 @@ def exit_answered(
 
 
 def decided(  # noqa: PLR0917 -- all that is known of the attempt
-    plan: Plan,
+    operation: Operation,
     first: CallFrame,
     frame: CallFrame,
     error: BaseException | None,
@@ -150,6 +155,7 @@ def decided(  # noqa: PLR0917 -- all that is known of the attempt
     is_asked_for: bool,
 ) -> tuple[Repeats | None, BaseException | None]:
     """Decide what follows an attempt whose layers have been left; see `after`."""
+    plan = operation.plan
     retry = plan.retry
     repeats: Repeats | None = first.run
     if repeats is None:
@@ -161,7 +167,7 @@ def decided(  # noqa: PLR0917 -- all that is known of the attempt
             return None, error
         if frame.is_rejected and not plan.matcher.match(failure).is_repeatable:
             return None, error  # nothing was called and nothing will be: there is no story to tell
-        repeats = (_ByTenacity if plan.matcher.of_tenacity else Repeats)(plan, retry, first)
+        repeats = (_ByTenacity if plan.matcher.of_tenacity else Repeats)(operation, retry, first)
         first.run = repeats  # read when the deadline ends the call from outside
     elif failure is None:
         return None, error
@@ -182,20 +188,22 @@ def exit_around(plan: Plan, first: CallFrame, error: BaseException) -> BaseExcep
 
 
 def finished_with(
-    plan: Plan, first: CallFrame, last: CallFrame, error: BaseException
+    operation: Operation, first: CallFrame, last: CallFrame, error: BaseException
 ) -> BaseException:
     """Leave the outermost layers of a call that failed for good; return the error to be raised."""
+    plan = operation.plan
     if plan.before:
         error = _beyond(first, error, exit_layers(plan.before, first, error))
     leave_function(plan, first, last, error)
-    call_ended(plan, first, error)
+    call_ended(operation, first, error)
     return error
 
 
-def returned(plan: Plan, first: CallFrame) -> None:
+def returned(operation: Operation, first: CallFrame) -> None:
     """Leave the layers around the Retry of a call that succeeded."""
     if HUB.listening:
-        call_returned(plan, first)
+        call_returned(operation, first)
+    plan = operation.plan
     if plan.around:
         exit_layers(plan.around, first, None)
     if plan.before:
@@ -211,12 +219,13 @@ def closed(first: CallFrame) -> None:
         first.scope.close()
 
 
-def let_go(plan: Plan, first: CallFrame, frame: CallFrame) -> None:
+def let_go(operation: Operation, first: CallFrame, frame: CallFrame) -> None:
     """Leave the layers of a call that ended an iterator: neither a success nor a failure."""
+    plan = operation.plan
     exit_layers(reversed(plan.guards), frame, GeneratorExit())
     exit_layers(plan.around, first, None)
     exit_layers(plan.before, first, None)
-    block_finished(plan, first, None)
+    block_finished(operation, first, None)
 
 
 def _beyond(first: CallFrame, before: BaseException, after: BaseException | None) -> BaseException:
@@ -249,16 +258,16 @@ class Repeats:
         "first",
         "history",
         "is_repeatable",
+        "operation",
         "own",
         "permission",
-        "plan",
         "requests",
         "retry",
         "rule",
     )
 
-    def __init__(self, plan: Plan, retry: Retry, first: CallFrame) -> None:
-        self.plan = plan
+    def __init__(self, operation: Operation, retry: Retry, first: CallFrame) -> None:
+        self.operation = operation
         self.retry = retry
         self.first = first
         self.calls = 0  # of the function; an attempt that a layer refused is none
@@ -323,7 +332,11 @@ class Repeats:
     def next_attempt(self, frame: CallFrame) -> CallFrame:
         """Return the attempt after this one."""
         following = self.current = CallFrame()
-        following.plan, following.outer, following.first = self.plan, self.first, self.first
+        following.operation, following.outer, following.first = (
+            self.operation,
+            self.first,
+            self.first,
+        )
         if frame.world is not REAL:
             following.world = frame.world
         following.started = frame.world.monotonic()
@@ -342,7 +355,7 @@ class Repeats:
         if self.first.outer is not ROOT:
             report(self.first, self.calls)
         if HUB.listening or _LOG.isEnabledFor(logging.INFO):
-            emit(events.RetryRecovered(name=self.plan.name, attempt=frame.number))
+            emit(events.RetryRecovered(name=self.operation.name, attempt=frame.number))
 
     # ---- one step -------------------------------------------------------------------------------
 
@@ -359,7 +372,8 @@ class Repeats:
 
         Return why the call stops, None if it is repeated.
         """
-        plan, world = self.plan, frame.world
+        operation, world = self.operation, frame.world
+        plan = operation.plan
         self.current = None
         if frame.failure is not None:  # break the cycle between the attempt and its error
             frame.failure = changed(frame.failure, cause=None)
@@ -371,7 +385,7 @@ class Repeats:
             # A Retry-After with a date, counted by our own clock.
             failure = changed(failure, retry_after=max(0.0, moment - world.wall()))
         if failure.retry_after is not None:
-            plan.pause.heard(world, failure, self.retry)
+            operation.pause.heard(world, failure, self.retry)
         if plan.matcher.of_tenacity:
             is_asked_for = self._ask_tenacity(error, result, is_asked_for=is_asked_for)
         found = plan.matcher.match(failure, is_asked_for=is_asked_for)
@@ -393,7 +407,7 @@ class Repeats:
         wait, _, further = self.decision
         if wait > QUIET_WAIT or HUB.listening or _LOG.isEnabledFor(logging.INFO):
             scheduled = events.RetryScheduled(
-                name=plan.name,
+                name=operation.name,
                 attempt=frame.number + 1,
                 wait=wait,
                 failure=failure,
@@ -414,12 +428,14 @@ class Repeats:
         return is_asked_for
 
     def _decided(self, frame: CallFrame, failure: Failure, found: Match) -> Decision:
+        operation = self.operation
+        plan = operation.plan
         recurred = (
             sum([earlier.code == failure.code for earlier in self.history]) if self.history else 0
         )
         self.history.append(failure)
         decision = decide(
-            self.plan.matcher,
+            plan.matcher,
             failure,
             found,
             may_repeat=bool(self.permission),
@@ -439,7 +455,8 @@ class Repeats:
             next_at = frame.world.monotonic() + decision.wait
             if frame.may_repeat_until is not None and self._comes_too_late(frame, next_at):
                 return Decision(0.0, "not_idempotent")
-            for circuit in self.plan.circuits:
+            if plan.foresees:
+                circuit: Any = operation.circuit
                 if circuit.rejects(next_at):
                     return Decision(0.0, "rejected")  # the repeat would be rejected
         return decision
@@ -468,7 +485,7 @@ class Repeats:
     def _failed_elsewhere(self) -> int:
         # calls of this operation that finally failed in the same attempt of the outermost policy
         outermost = self.around[-1].inside
-        return 0 if outermost is None else outermost.failed.get(id(self.plan), 0)
+        return 0 if outermost is None else outermost.failed.get(id(self.operation), 0)
 
     def _recurses(self) -> bool:
         """Return whether the rule's own `before` makes this call: it must not refresh itself."""
@@ -487,11 +504,11 @@ class Repeats:
         until = frame.may_repeat_until
         if until is None or next_at <= until:
             return False
-        return any(may_have_started(self.plan, failure) for failure in self.history)
+        return any(may_have_started(self.operation.plan, failure) for failure in self.history)
 
     def _stopped(self) -> Stopped | None:
         """Return why the call stops, after the budget was asked for a repeat; None if it goes on."""
-        budget, failure = self.plan.budget, self.history[-1]
+        budget, failure = self.operation.budget, self.history[-1]
         # A rate limiter's answer is free: the service is up, and all calls share one pause.
         if self.decision.stop is None and budget is not None and not is_limited(failure):
             # Of a shared budget the answer was asked for beforehand, because it takes time.
@@ -499,7 +516,7 @@ class Repeats:
             now = self.first.world.monotonic()
             if not (budget.spend(now) if token is None else token.is_granted):
                 self.decision = Decision(0.0, "budget")
-                rejected(self.plan.name, "budget", budget.key, failure)
+                rejected(self.operation.name, "budget", budget.key, failure)
         return self.decision.stop
 
     # ---- the end --------------------------------------------------------------------------------
@@ -520,7 +537,7 @@ class Repeats:
 
     def _report_inside(self) -> None:
         """Report to the outer policies how many calls failed here."""
-        key = id(self.plan)
+        key = id(self.operation)
         for outer in self.around:
             inside = inside_of(outer)
             inside.failed[key] = failed = inside.failed.get(key, 0) + sum(self.counts.values())
@@ -556,14 +573,14 @@ class Repeats:
                 error.add_note(note)
         self._tell(stop)
         if note and stop == "not_retryable" and self.calls == 1:
-            log_unrepeated(self.plan.states.logged, self.plan.name, error, note)
+            log_unrepeated(self.operation.states.logged, self.operation.name, error, note)
 
     def _ended(self, stop: Stopped) -> Failure:
         return ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
 
     def _tell(self, stop: Stopped) -> None:
         seconds = self.first.world.monotonic() - self.first.started
-        emit(events.GaveUp(name=self.plan.name, failure=self._ended(stop), seconds=seconds))
+        emit(events.GaveUp(name=self.operation.name, failure=self._ended(stop), seconds=seconds))
 
     def _note(self, stop: Stopped, seconds: float, error: BaseException, frame: CallFrame) -> str:
         if stop == "not_idempotent" and self.calls == 1:
@@ -571,9 +588,9 @@ class Repeats:
                 f" ({self.requests} requests were sent inside of it)" if self.requests > 1 else ""
             )
             look = "find out before you call it again"
-            return f"not repeated: it may have run{sent}; {look}. If twice does no harm: {self.plan.allowed_by}"
+            return f"not repeated: it may have run{sent}; {look}. If twice does no harm: {self.operation.plan.allowed_by}"
         if stop == "not_retryable" and self.calls == 1:
-            if not self.permission or self.plan.matcher.most == 1:
+            if not self.permission or self.operation.plan.matcher.most == 1:
                 return ""  # nothing could have been repeated anyway
             if self.is_repeatable:  # but not with what is left of its arguments
                 return f"not repeated: {frame.why_last}" if frame.why_last else ""
@@ -598,10 +615,10 @@ class _ByTenacity(Repeats):
 
     __slots__ = ("controller", "state")
 
-    def __init__(self, plan: Plan, retry: Retry, first: CallFrame) -> None:
+    def __init__(self, operation: Operation, retry: Retry, first: CallFrame) -> None:
         import tenacity  # here: its objects are in the Retry, so it is loaded
 
-        super().__init__(plan, retry, first)
+        super().__init__(operation, retry, first)
         self.controller: Any = tenacity.Retrying(
             sleep=first.world.sleep,
             stop=self._stops,
@@ -620,7 +637,9 @@ class _ByTenacity(Repeats):
             self.state.set_result(result)
         else:
             self.state.set_exception((type(error), error, error.__traceback__))
-        return is_asked_for or any(ask(what, self.state) for what in self.plan.matcher.theirs)
+        return is_asked_for or any(
+            ask(what, self.state) for what in self.operation.plan.matcher.theirs
+        )
 
     def _asked_wait(self, backoff: Any, frame: CallFrame, failure: Failure) -> float:
         if is_tenacity(backoff, "wait_base"):
@@ -662,7 +681,12 @@ class _ByTenacity(Repeats):
 
 
 def asked_of_all(
-    plan: Plan, first: CallFrame, frame: CallFrame, failure: Failure | None, *, is_asked_for: bool
+    operation: Operation,
+    first: CallFrame,
+    frame: CallFrame,
+    failure: Failure | None,
+    *,
+    is_asked_for: bool,
 ) -> Wait | None:
     """Ask a shared budget for a repeat after a failed attempt; return the wait for its answer.
 
@@ -670,7 +694,8 @@ def asked_of_all(
     follow: a failure that is never repeated costs no question. What the decision does not use is
     given back by `settle_up`.
     """
-    retry, tokens, repeats = plan.retry, plan.tokens, first.run
+    plan, tokens, repeats = operation.plan, operation.tokens, first.run
+    retry = plan.retry
     if tokens is None or retry is None or failure is None or frame.is_last or is_limited(failure):
         return None
     found = plan.matcher.match(failure, is_asked_for=is_asked_for or bool(plan.matcher.theirs))

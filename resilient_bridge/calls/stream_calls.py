@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from .binding import Binding
     from .guards import Wait
-    from .plan import Plan
+    from .plan import Operation, Plan
 
 
 _NOTE = "not repeated: items had been handed out"
@@ -40,19 +40,21 @@ _NOTE = "not repeated: items had been handed out"
 class _Stream:
     """A stream from start to end: what its layers hold, and what is reported at the end."""
 
-    __slots__ = ("held", "opened", "plan", "scope")
+    __slots__ = ("held", "opened", "operation", "scope")
 
     def __init__(self, binding: Binding, begin: Any, policy: object) -> None:
         # The policy in force on the function now, for the whole of this stream.
         begin.policy = policy
-        self.plan = binding.plan if binding.plan.policy is policy else binding.adopt(policy)
-        self.held = _begin_held(self.plan)
-        self.scope = None if self.held.world.is_disabled else open_scope(self.plan)
+        self.operation = binding.operation
+        if self.operation.policy is not policy:
+            self.operation = binding.adopt(policy)
+        self.held = _begin_held(self.operation)
+        self.scope = None if self.held.world.is_disabled else open_scope(self.operation)
         self.opened: StartedStream | None = None
 
     def waits(self) -> Generator[Wait, None, None]:
         """Enter the layers that last as long as the stream; yield the waits."""
-        for guard in () if self.held.world.is_disabled else self.plan.held:
+        for guard in () if self.held.world.is_disabled else self.operation.plan.held:
             if (wait := guard.enter(self.held)) is not None:
                 yield wait
 
@@ -67,13 +69,26 @@ class _Stream:
     ) -> None:
         opened = self.opened
         if opened is not None and isinstance(error, Exception):
-            _broken_off(self.plan, self.held, error)
-        exit_layers(self.plan.held, self.held, None)
+            _broken_off(self.operation.plan, self.held, error)
+        exit_layers(self.operation.plan.held, self.held, None)
         if opened is not None:
             with within(self.scope):
-                stream_finished(self.plan, self.held, opened.attempts, opened.waited, error)
+                stream_finished(self.operation, self.held, opened.attempts, opened.waited, error)
         if self.scope is not None:
             self.scope.close()
+
+
+def _of_call(
+    binding: Binding, policy: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Binding:
+    """Return the binding of a stream: that of its key, if its policy has key functions."""
+    operation = binding.operation
+    if operation.policy is not policy:
+        operation = binding.adopt(policy)
+    if operation.by_key is None or CURRENT.get().world.is_disabled:
+        return binding
+    own: Binding = operation.by_key.of(args, kwargs)
+    return own
 
 
 def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[..., Any]:
@@ -82,15 +97,18 @@ def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[.
     begin: Any = protect_sync(starting(function), binding)
 
     def stream(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        with _Stream(binding, begin, attributes["policy"]) as this:
+        own, start = _of_call(binding, attributes["policy"], args, kwargs), begin
+        if own is not binding:
+            start = protect_sync(starting(function), own)
+        with _Stream(own, start, attributes["policy"]) as this:
             for wait in this.waits():
                 wait.block()
             with within(this.scope):
-                this.opened = started = cast("StartedStream", begin(*args, **kwargs))
+                this.opened = started = cast("StartedStream", start(*args, **kwargs))
             return started.returned if started.is_empty else (yield from _rest(started))
 
     attributes = stream.__dict__
-    attributes["policy"] = binding.plan.policy
+    attributes["policy"] = binding.operation.policy
     return stream
 
 
@@ -124,11 +142,14 @@ def protect_async_stream(function: Callable[..., Any], binding: Binding) -> Call
     begin: Any = protect_async(starting_async(function), binding)
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        with _Stream(binding, begin, attributes["policy"]) as this:
+        own, start = _of_call(binding, attributes["policy"], args, kwargs), begin
+        if own is not binding:
+            start = protect_async(starting_async(function), own)
+        with _Stream(own, start, attributes["policy"]) as this:
             for wait in this.waits():
                 await wait.suspend()
             with within(this.scope):
-                this.opened = started = cast("StartedStream", await begin(*args, **kwargs))
+                this.opened = started = cast("StartedStream", await start(*args, **kwargs))
             if started.is_empty:
                 return
             items, item, limits = started.items, started.item, started.limits
@@ -153,20 +174,22 @@ def protect_async_stream(function: Callable[..., Any], binding: Binding) -> Call
                 raise
 
     attributes = stream.__dict__
-    attributes["policy"] = binding.plan.policy
+    attributes["policy"] = binding.operation.policy
     return stream
 
 
-def _begin_held(plan: Plan) -> CallFrame:
+def _begin_held(operation: Operation) -> CallFrame:
     """Return the frame that holds what the layers lasting as long as the stream acquired."""
     around = CURRENT.get()
-    return begin_attempt(plan, around, around.world, around.world.monotonic(), around.deadline_at)
+    return begin_attempt(
+        operation, around, around.world, around.world.monotonic(), around.deadline_at
+    )
 
 
 def stream_broke(protected: Any, error: Exception) -> None:
     """Report that a stream failed after the first item that the function `protected` had returned."""
-    plan = protected.__binding__.plan
-    _broken_off(plan, _begin_held(plan), error)
+    operation = protected.__binding__.operation
+    _broken_off(operation.plan, _begin_held(operation), error)
 
 
 def _broken_off(plan: Plan, held: CallFrame, error: Exception) -> None:

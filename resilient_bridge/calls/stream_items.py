@@ -108,10 +108,10 @@ NO_LIMITS: Final[StreamLimits] = StreamLimits(REAL, inf, 0.0, inf)
 def limits_of_call() -> StreamLimits:
     """Return the limits of the stream that the current call has started."""
     attempt = CURRENT.get()
-    plan: Any = attempt.plan
-    if plan is None or attempt.world.is_disabled:
+    operation = attempt.operation
+    if operation is None or attempt.world.is_disabled:
         return NO_LIMITS
-    layers: tuple[object, ...] = plan.policy.layers
+    layers: tuple[object, ...] = operation.plan.layers
     deadline = next((layer for layer in layers if isinstance(layer, Deadline)), None)
     timeout = next((layer for layer in layers if isinstance(layer, Timeout)), None)
     idle = timeout.idle if timeout is not None else None

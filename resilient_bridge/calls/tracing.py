@@ -18,7 +18,7 @@ from .retry.coordination import PAUSED, Pause
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from .frame import CallFrame, Planned
+    from .frame import CallFrame, Operation
 
     class Scope(Protocol):
         """A tracer's scope for one call.
@@ -117,12 +117,12 @@ def within(scope: CallScope | None) -> Generator[None]:
         scope.leave()
 
 
-def open_scope(plan: Planned) -> CallScope | None:
+def open_scope(operation: Operation) -> CallScope | None:
     """Return the scope of a call that starts; None without a tracer."""
     if TRACING.open is None:
         return None
     try:
-        return CallScope(TRACING.open(plan.name, plan.key))
+        return CallScope(TRACING.open(operation.name, operation.key))
     except Exception as error:  # noqa: BLE001 -- as above
         _complain(error)
         return None
@@ -133,8 +133,9 @@ def traced(first: CallFrame) -> None:
 
     A stream has one that ends with its last item.
     """
-    if TRACING.open is not None and first.plan and not first.plan.form.endswith("stream"):
-        scope = first.scope = open_scope(first.plan)
+    operation = first.operation
+    if TRACING.open is not None and operation and not operation.plan.form.endswith("stream"):
+        scope = first.scope = open_scope(operation)
         if scope is not None:
             scope.enter()
 

@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, overload
 
 import attrs
 
-from ..calls.breaker.value import Breaker
-from ..calls.fallback.value import Fallback
-from ..calls.limits.value import Bulkhead, RateLimit
+from ..calls import strategies
 from ..calls.policy import Policy
-from ..calls.retry.value import Retry, RetryBudget
-from ..calls.timeout.value import Deadline, Timeout
+from ..calls.retry.value import RetryBudget
 from ..config.documents import joined
 from ..failure import Problem, config_error, config_errors
 from ..failure.teaching import taught
@@ -55,11 +52,17 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _VALUES: Final[Sequence[type | str]] = (
-    AlertSettings, Backoff, BridgePolicy, Breaker, Bulkhead, Deadline, Dialect, End, Fallback, Heartbeat, Inbox, Outbox, Policy,
-    Positions, RateLimit, Reconnect, Replay, Retry, RetryBudget, Rule, SIDECAR, Timeout,
+    *strategies(), AlertSettings, Backoff, BridgePolicy, Dialect, End, Heartbeat, Inbox, Outbox, Policy, Positions, Reconnect,
+    Replay, RetryBudget, Rule, SIDECAR,
 )  # fmt: skip
+
+
+def _name(kind: type | str) -> str:
+    return kind.rpartition(":")[2] if isinstance(kind, str) else kind.__name__
+
+
 KINDS: Final[Mapping[str, type]] = Classes(
-    {kind.rpartition(":")[2] if isinstance(kind, str) else kind.__name__: kind for kind in _VALUES}
+    {_name(kind): kind for kind in sorted(_VALUES, key=_name)}
 )
 """The values that can be written and read alone, by the name of their class."""
 

@@ -38,6 +38,7 @@ __all__ = [
     "PhaseChanged",
     "PollFailed",
     "Resolution",
+    "ShadowRejected",
     "SpendChanged",
     "ToolFailed",
     "ToolPending",
@@ -98,6 +99,21 @@ class CallRejected(Event):
 
     def __note__(self) -> tuple[str, dict[str, Any]]:
         return "rejected", {"by": self.by, "error.type": self.failure.code}
+
+
+class ShadowRejected(Event):
+    """A call that the circuit `key` of `Breaker(shadow=True)` would have rejected; it is made.
+
+    Created only while a listener is registered.
+    """
+
+    key: str
+    failure: Failure
+
+    __of_each_call__ = True
+
+    def __note__(self) -> tuple[str, dict[str, Any]]:
+        return "would be rejected", {"by": "circuit", "error.type": self.failure.code}
 
 
 # ---- effects ------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Injection:
     def is_for(self, binding: Binding) -> bool:
         """Return whether this function is the target."""
         if isinstance(self._target, Policy):
-            return binding.plan.policy == self._target
+            return binding.operation.policy == self._target
         # A wrapped client has many bindings, which all have its state.
         return self._target is binding or getattr(self._target, "states", None) is binding.states
 

@@ -196,7 +196,7 @@ def test_a_plan_without_state_is_as_short_as_ever():
     """A policy without shared state takes the fast path, which has no code for shared state."""
     store = Store()
     plans = [
-        policy(down, idempotent=True).__binding__.plan
+        policy(down, idempotent=True).__binding__.operation.plan
         for policy in (
             rb.Policy(rb.Retry(), rb.Breaker()),
             rb.Policy(rb.Retry(budget=None), state=store),  # there is nothing to share

@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.calls",
     {
-        "": "recommended registry strategies",
+        "": "plan recommended registry strategies",
         "breaker": "circuit",
         "breaker.outcomes": "verdict_of",
         "breaker.shared_circuit": "Permit SharedCircuit",
@@ -17,7 +17,8 @@ __getattr__ = lazily(
         "layer": "Layer",
         "layer_order": "harmful",
         "layers": "GUARDS",
-        "limits.state": "BULKHEADS MADE RATES BulkheadState RateState",
+        "limits.guard": "RATES",
+        "limits.state": "BULKHEADS MADE BulkheadState RateState",
         "outcome": "LIMIT",
         "plan": "Plan",
         "retry.budget_state": "BudgetState",

@@ -69,6 +69,7 @@ SAMPLES = [
     (events.CallFinished, {"name": "ask", "outcome": "ok", "attempts": 2, "seconds": 2.5, "waited": 1.0, "key": "ask"}),
     (events.CallFinished, {"name": "ask", "outcome": "failed", "attempts": 1, "seconds": 0.5, "waited": 0.0, "key": "ask", "failure": RESET}),
     (events.CallRejected, {"name": "ask", "by": "circuit", "key": "ask", "failure": RESET}),
+    (events.ShadowRejected, {"key": "ask", "failure": RESET}),
     (events.AlertChanged, {"rule": "error_rate", "state": "raised", "level": "warning", "value": 0.0625, "threshold": 0.05}),
     (events.AlertChanged, {"rule": "failure", "state": "raised", "level": "critical", "value": 1.0, "threshold": 0.0, "failure": RESET}),
     (events.AlertChanged, {"rule": "error_rate", "state": "cleared", "level": "critical", "value": 0.01, "threshold": 0.15, "remaining": "warning"}),

@@ -30,7 +30,7 @@ from ...locks import new_lock
 from ...values.fields import check_flag, is_count
 from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
-from ..mcp_wire import watch_answer, watch_request
+from ..mcp_wire import CURRENT_WIRE, watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
 from .bodies import READ_ONCE, bounded, look_async, once, peek, peek_async, watch_body
 from .own_transport import Options, own_transport
@@ -82,6 +82,7 @@ else:
 _MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
 # seconds: a server remembers a key for 5 minutes (V9); less a margin, as Outbox.resend_within
 _KEY_WINDOW: Final = 270.0
+_METHODS: Final = {True: "handle_async_request", False: "handle_request"}
 _ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True}'
 
 
@@ -206,7 +207,8 @@ class HTTPTransport(_Bases):
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request, again if the policy allows it, and return the last response."""
         send = self._ready(request, is_async=True)
-        await self._report_request(request)
+        if CURRENT_WIRE.get() is not None:  # a client of mcp sends through it
+            await self._report_request(request)
         try:
             response = await send(request)
         except Exception as error:
@@ -217,7 +219,8 @@ class HTTPTransport(_Bases):
         finally:
             request.extensions.pop(OURS, None)
         returned = self._returned(request, response)
-        await self._report_answer(request, returned, look_async)
+        if CURRENT_WIRE.get() is not None:
+            await self._report_answer(request, returned, look_async)
         return returned
 
     def handle_request(self, request: Any) -> Any:
@@ -237,7 +240,8 @@ class HTTPTransport(_Bases):
     def _ready(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
         """Check a request, prepare it, and return the function that sends it."""
         try:
-            check_inner(self._inner, is_async=is_async)
+            if not hasattr(self._inner, _METHODS[is_async]):
+                check_inner(self._inner, is_async=is_async)
             check_hop(request, self._domains)
             if request.url.scheme == "http" and not self._allows_plaintext:
                 check_plaintext(request, has_token=self._bearer is not None)

@@ -26,15 +26,17 @@ T = TypeVar("T")
 class BreakerGuard(Guard):
     """Asks the circuit before the call and reports the outcome to it."""
 
-    __slots__ = ("circuit", "layer", "named", "state")
+    __slots__ = ("layer", "named")
 
-    def __init__(self, state: CircuitState, layer: Breaker, named: tuple[object, ...]) -> None:
-        self.state = self.circuit = state
+    asks_circuit = True
+
+    def __init__(self, layer: Breaker, named: tuple[object, ...]) -> None:
         self.layer = layer
         self.named = named
 
     def enter(self, attempt: CallFrame) -> Wait | None:
-        state = self.state
+        operation: Any = attempt.operation
+        state: CircuitState = operation.circuit
         if state.under_way is not None:
             state.count_overdue(attempt.world.monotonic())
         elif state.is_closed:
@@ -51,14 +53,14 @@ class BreakerGuard(Guard):
     def admitted(self, attempt: CallFrame, permit: int) -> None:
         """Keep the permit of a call that starts."""
         attempt.permit = permit
-        self.state.began(attempt)
+        circuit_of(attempt).began(attempt)
 
     def asked(self, attempt: CallFrame, ask: Callable[..., T], *args: Any) -> T:
         """Return the circuit's answer; record its rejection."""
         try:
             return ask(*args)
         except RejectedError as error:
-            not_admitted(attempt, "circuit", self.state.key, error)
+            not_admitted(attempt, "circuit", circuit_of(attempt).key, error)
             raise
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
@@ -66,15 +68,17 @@ class BreakerGuard(Guard):
         if permit is None:
             return error
         attempt.permit = None
-        if self.state.is_counted(attempt):
+        operation: Any = attempt.operation
+        state: CircuitState = operation.circuit
+        if (state.under_way or state.overdue) and state.is_counted(attempt):
             return error
         if error is None:
             now = attempt.world.monotonic()
-            self.state.succeeded(permit, now, now - attempt.started)
+            state.succeeded(permit, now, now - attempt.started)
             return None
         failure = None if issubclass(type(error), RejectedError) else failure_in(attempt, error)
         now = attempt.world.monotonic()
-        self.state.ended(permit, attempt, now, failure, self.layer, self.named)
+        state.ended(permit, attempt, now, failure, self.layer, self.named)
         return error
 
     def conditions(self) -> tuple[Any, ...]:
@@ -82,16 +86,25 @@ class BreakerGuard(Guard):
 
     def answered(self, attempt: CallFrame, failure: Failure) -> None:
         permit, attempt.permit = attempt.permit, None
-        if permit is not None and not self.state.is_counted(attempt):
+        state = circuit_of(attempt)
+        if permit is not None and not state.is_counted(attempt):
             now = attempt.world.monotonic()
-            self.state.ended(permit, attempt, now, failure, self.layer, self.named)
+            state.ended(permit, attempt, now, failure, self.layer, self.named)
 
     def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
-        if self.state.is_closed:
+        state = circuit_of(attempt)
+        if state.is_closed:
             reported = None if issubclass(type(error), RejectedError) else failure
-            now, permit = attempt.world.monotonic(), self.under_way()
-            self.state.ended(permit, attempt, now, reported, self.layer, self.named)
+            now, permit = attempt.world.monotonic(), self.under_way(state)
+            state.ended(permit, attempt, now, reported, self.layer, self.named)
 
-    def under_way(self) -> int:
+    def under_way(self, circuit: CircuitState) -> int:
         """Return the permit of a call that runs without having asked the circuit."""
-        return self.state.era
+        return circuit.era
+
+
+def circuit_of(attempt: CallFrame) -> CircuitState:
+    """Return the circuit that the attempt's operation uses."""
+    operation: Any = attempt.operation
+    found: CircuitState = operation.circuit
+    return found

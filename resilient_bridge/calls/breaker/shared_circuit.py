@@ -14,15 +14,14 @@ own.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
 from ...failure import Failure
 from ...world import REAL
-from ..rejections import CircuitOpenError
 from ..waits import AnswerWait, is_real_time, waited_for
-from .guard import BreakerGuard
+from .guard import BreakerGuard, circuit_of
 from .state import CircuitState
 from .value import rules_of
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from ..frame import CallFrame
     from ..guards import Wait
+    from ..rejections import CircuitOpenError
     from ..shared import CircuitAnswer, CircuitView, Ending, Question, SharedState, State
     from .value import Breaker
 
@@ -69,8 +69,10 @@ class SharedCircuit(CircuitState):
         rng: random.Random,
         on_transition: Callable[[CircuitState, State, State, str, float], None],
         store: SharedState,
+        *,
+        on_shadow: Callable[[CircuitState, CircuitOpenError], None] = lambda *_: None,
     ) -> None:
-        super().__init__(key, settings, rng, on_transition)
+        super().__init__(key, settings, rng, on_transition, on_shadow)
         self.store = store
         self.view: CircuitView | None = None
         self._failure: Failure | None = None  # the last view reported
@@ -108,11 +110,9 @@ class SharedCircuit(CircuitState):
             return Permit.of(self.era, view.era)
         remaining = self._open_until - now
         if remaining > 0 or self.state == "isolated":
-            raise CircuitOpenError(
-                self.key, self.state, self.why, remaining if remaining > 0 else None, self.because
-            )
+            return self._reject(self.state, remaining if remaining > 0 else None)
         if self.state == "half_open" and not view.free:
-            raise CircuitOpenError(self.key, "half_open", self.why, view.hint, self.because)
+            return self._reject("half_open", view.hint)
         return line.ask()
 
     def settle(self, answer: CircuitAnswer | None, now: float) -> int:
@@ -128,7 +128,7 @@ class SharedCircuit(CircuitState):
         if view.state in ("closed", "disabled"):
             return Permit.of(self.era, view.era)
         hints: dict[str, float] = {"open": view.remaining, "half_open": view.hint}
-        raise CircuitOpenError(self.key, view.state, view.why, hints.get(view.state), self.because)
+        return self._reject(view.state, hints.get(view.state), view.why)
 
     def succeeded(self, permit: int, now: float, seconds: float) -> None:
         if not self._is_led():
@@ -298,27 +298,23 @@ class SharedBreakerGuard(BreakerGuard):
     failures that may have opened the circuit, or the permit of a probe.
     """
 
-    __slots__ = ("shared",)
+    __slots__ = ()
 
     may_wait = True
 
-    def __init__(self, shared: SharedCircuit, layer: Breaker, named: tuple[object, ...]) -> None:
-        super().__init__(shared, layer, named)
-        self.shared = shared
-
     def enter(self, attempt: CallFrame) -> Wait | None:
-        now = attempt.world.monotonic()
-        self.shared.count_overdue(now)
-        found = self.asked(attempt, self.shared.try_admit, now)
+        now, shared = attempt.world.monotonic(), cast("SharedCircuit", circuit_of(attempt))
+        shared.count_overdue(now)
+        found = self.asked(attempt, shared.try_admit, now)
         if isinstance(found, int):
             self.admitted(attempt, found)
             return None
         return AnswerWait(found, partial(self._settle, attempt), attempt.remaining)
 
     def _settle(self, attempt: CallFrame, answer: CircuitAnswer | None) -> None:
-        now = attempt.world.monotonic()
-        self.admitted(attempt, self.asked(attempt, self.shared.settle, answer, now))
+        now, shared = attempt.world.monotonic(), cast("SharedCircuit", circuit_of(attempt))
+        self.admitted(attempt, self.asked(attempt, shared.settle, answer, now))
 
-    def under_way(self) -> int:
-        shared, view = self.shared, self.shared.view
-        return shared.era if view is None else Permit.of(shared.era, view.era)
+    def under_way(self, circuit: CircuitState) -> int:
+        view = cast("SharedCircuit", circuit).view
+        return circuit.era if view is None else Permit.of(circuit.era, view.era)

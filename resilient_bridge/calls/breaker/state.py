@@ -54,7 +54,8 @@ class CircuitState:
     """The circuit `key` with the numbers of its `settings`; times are monotonic seconds.
 
     `on_transition(circuit, previous, state, reason, now)` is called outside the lock, once per
-    transition, in their order.
+    transition, in their order; `on_shadow(circuit, error)` for each call that a shadow would have
+    rejected.
     """
 
     is_shared: ClassVar[bool] = False
@@ -68,10 +69,10 @@ class CircuitState:
         "_lock",
         "_looked_at",
         "_next_overdue",
+        "_on_shadow",
         "_on_transition",
         "_open_until",
         "_openings",
-        "_overdue",
         "_probe",
         "_probes_passed",
         "_rng",
@@ -84,6 +85,7 @@ class CircuitState:
         "is_plain",
         "is_silent",
         "key",
+        "overdue",
         "settings",
         "slow_after",
         "state",
@@ -98,6 +100,7 @@ class CircuitState:
         settings: Breaker,
         rng: random.Random,
         on_transition: Callable[[CircuitState, State, State, str, float], None],
+        on_shadow: Callable[[CircuitState, CircuitOpenError], None] = lambda *_: None,
     ) -> None:
         self.key = key
         self.settings = settings
@@ -107,7 +110,7 @@ class CircuitState:
         self.because: Failure | None = None  # the failure that opened it, while that lasts
         self.is_closed = self.is_plain = self.is_silent = True
         self._lock = new_lock()
-        self._rng, self._on_transition = rng, on_transition
+        self._rng, self._on_transition, self._on_shadow = rng, on_transition, on_shadow
         self._untold: tuple[tuple[State, State, str, float], ...] = ()
         self._is_telling = False
         self._window = window_for(settings)
@@ -116,7 +119,7 @@ class CircuitState:
         # Only with `slow_after`: the calls under way, the oldest first.
         self.under_way: dict[UnderWay, None] | None = None
         # Under way and counted already: made with the first, because few circuits have one. Some never end.
-        self._overdue: WeakSet[UnderWay] | None = None
+        self.overdue: WeakSet[UnderWay] | None = None
         # In between none becomes overdue, so none is looked for: in a dict that is slow behind removed ones.
         self._looked_at, self._next_overdue = inf, -inf
         self._counted: int | None = 0  # the permit whose outcomes count
@@ -139,7 +142,7 @@ class CircuitState:
         if (
             remaining > 0
         ):  # true whatever another thread does now, and the usual answer in an outage
-            raise CircuitOpenError(self.key, "open", self.why, remaining, self.because)
+            return self._reject("open", remaining)
         with self._lock:
             if self.is_closed:
                 return self.era
@@ -147,12 +150,19 @@ class CircuitState:
             if is_due:
                 self._change("half_open", "reset_timeout_elapsed", now)
             permit = self._lease(now) if self.state == "half_open" else None
-            if permit is None:
-                hint = self._hint(now)
-                raise CircuitOpenError(self.key, self.state, self.why, hint, self.because)
+            state, hint = self.state, self._hint(now)
         if is_due:
             self._tell()
-        return permit
+        return self._reject(state, hint) if permit is None else permit
+
+    def _reject(self, state: State, hint: float | None, why: str | None = None) -> int:
+        """Raise CircuitOpenError; a shadow reports it, and returns a permit that counts nowhere."""
+        why = self.why if why is None else why
+        error = CircuitOpenError(self.key, state, why, hint, self.because)
+        if not self.settings.shadow or state == "isolated":
+            raise error
+        self._on_shadow(self, error)
+        return self.era  # of a circuit that is not closed
 
     def succeeded(self, permit: int, now: float, seconds: float) -> None:
         """The call ended well, after `seconds`; a slow one counts as a failure."""
@@ -163,7 +173,9 @@ class CircuitState:
         else:
             with self._lock:
                 if permit == self._counted:
-                    self._set_calm(self._window.good(now))
+                    is_calm = self._window.good(now)
+                    if is_calm != (self.tell_after > -inf):
+                        self._set_calm(is_calm)
 
     def failed(
         self,
@@ -230,19 +242,19 @@ class CircuitState:
                     self._looked_at, self._next_overdue = now, oldest.started + self.slow_after
                     return
                 self.under_way.pop(oldest, None)
-                self._overdue = self._overdue or WeakSet()
-                self._overdue.add(oldest)
+                self.overdue = self.overdue or WeakSet()
+                self.overdue.add(oldest)
             permit = oldest.permit
             if permit is not None:
                 self.released(permit, now, now - oldest.started)
 
     def is_counted(self, call: UnderWay) -> bool:
         """Return whether a call that now ends was counted as overdue before; stop tracking it."""
-        if not (self.under_way or self._overdue):
+        if not (self.under_way or self.overdue):
             return False
         with self._lock:
-            if self._overdue and call in self._overdue:
-                self._overdue.remove(call)
+            if self.overdue and call in self.overdue:
+                self.overdue.remove(call)
                 return True
             if self.under_way is not None:
                 self.under_way.pop(call, None)
@@ -286,7 +298,8 @@ class CircuitState:
 
     def rejects(self, moment: float) -> bool:
         """Return whether a call at that time is certainly rejected: open, or isolated."""
-        return self.state == "isolated" or (self.state == "open" and moment < self._open_until)
+        is_open = self.state == "open" and moment < self._open_until and not self.settings.shadow
+        return is_open or self.state == "isolated"
 
     def counts(self, now: float) -> tuple[int, int]:
         """Return (failed, seen) of the window; if not closed, of the calls that opened it."""
@@ -394,7 +407,8 @@ class CircuitState:
             elif window.bad(now) or is_critical:
                 reason = prefix + window.reason()
             else:
-                self._set_calm(False)
+                if self.tell_after > -inf:
+                    self._set_calm(False)
                 return
             self._open("critical" if is_critical else reason, now, because)
         self._tell()

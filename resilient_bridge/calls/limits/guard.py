@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...failure import RejectedError
+from ...world import current_world
 from ..frame import CURRENT, enclosing
-from ..guards import Guard, not_admitted
+from ..guards import Guard, not_admitted, state_for
+from ..registry import Sort
 from ..waits import SignalWait, Sleeps
-from .state import MADE
+from .state import BULKHEADS, MADE, RateState
 
 
 if TYPE_CHECKING:
@@ -22,26 +24,26 @@ if TYPE_CHECKING:
 
     from ..frame import CallFrame
     from ..guards import Wait
-    from .state import BulkheadState, RateState, Ticket
+    from .state import BulkheadState, Ticket
     from .value import Bulkhead, RateLimit
 
 
 class BulkheadGuard(Guard):
     """Takes a permit before the call and releases it after."""
 
-    __slots__ = ("layer", "state")
+    __slots__ = ("layer",)
 
     may_wait = True
 
-    def __init__(self, state: BulkheadState, layer: Bulkhead) -> None:
-        self.state = state
+    def __init__(self, layer: Bulkhead) -> None:
         self.layer = layer
 
     def enter(self, attempt: CallFrame) -> Wait | None:
-        if self.state.try_acquire():
-            attempt.slot = self.state
+        state: BulkheadState = state_for(attempt, BULKHEADS)
+        if state.try_acquire():
+            attempt.slot = state
             return None
-        return _QueueSlot(self.state, self.layer, attempt)
+        return _QueueSlot(state, self.layer, attempt)
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         state = attempt.slot
@@ -97,27 +99,32 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
 
 
+RATES: Final = Sort[RateState, "RateLimit"](
+    "rate limit", RateState, lambda state: int(state.is_used(current_world().monotonic()))
+)
+
+
 class RateGuard(Guard):
     """Takes a turn before the call. The call uses up the turn, however it ends."""
 
-    __slots__ = ("layer", "state")
+    __slots__ = ("layer",)
 
     may_wait = True
     gives_back = False
 
-    def __init__(self, state: RateState, layer: RateLimit) -> None:
-        self.state = state
+    def __init__(self, layer: RateLimit) -> None:
         self.layer = layer
 
     def enter(self, attempt: CallFrame) -> Wait | None:
+        state: RateState = state_for(attempt, RATES)
         patience, remaining = self.layer.max_wait, attempt.remaining
         if remaining is not None:
             patience = min(patience, remaining)
         try:
-            wait = self.state.reserve(attempt.world.monotonic(), patience)
+            wait = state.reserve(attempt.world.monotonic(), patience)
         except RejectedError as error:
-            not_admitted(attempt, "rate_limit", self.state.key, error)
+            not_admitted(attempt, "rate_limit", state.key, error)
             raise
         if wait <= 0:
             return None
-        return Sleeps("RateLimit", attempt.world, (wait,), self.state.cancel)
+        return Sleeps("RateLimit", attempt.world, (wait,), state.cancel)

@@ -191,11 +191,13 @@ def pause_of(states: States) -> Pause:
     )
 
 
-def pause_wait(pause: Pause, retry: Retry, attempt: CallFrame) -> Wait | None:
-    """Return the wait of an attempt for the end of a pause; None if there is none."""
+def pause_wait(attempt: CallFrame) -> Wait | None:
+    """Return the wait of an attempt for the end of its operation's pause; None if there is none."""
+    operation: Any = attempt.operation
+    pause: Pause = operation.pause
     if pause.to_go(attempt.world) <= 0:
         return None
-    return Sleeps("Retry", attempt.world, _waits(pause, retry, attempt))
+    return Sleeps("Retry", attempt.world, _waits(pause, operation.plan.matcher.retry, attempt))
 
 
 def _waits(pause: Pause, retry: Retry, attempt: CallFrame) -> Generator[float, None, None]:
