@@ -13,7 +13,9 @@ import attrs
 
 from ..values.backoff import Backoff
 from .adaptive.value import AdaptiveLimit
+from .hedge.value import Hedge
 from .layer_order import harmful, only
+from .registry import MOST_VALUES
 from .retry.decision import Matcher
 from .retry.value import Retry
 from .timeout.value import Deadline, Timeout
@@ -53,8 +55,13 @@ class Explanation:
         """Compute it; `repeats` says which repeats are allowed for the protected function, and `now`
         what limits it at this moment.
         """
-        calls, seconds = _calls(layers), _seconds(layers)
-        order = [f"{index}. {layer!r}: {layer.summary()}" for index, layer in enumerate(layers, 1)]
+        hedge = only(layers, Hedge)
+        calls = _calls(layers) * (1 if hedge is None else 1 + hedge.most)
+        seconds = _seconds(layers)
+        order = [
+            f"{index}. {layer!r}: {layer.summary()}{_by_key(layer)}"
+            for index, layer in enumerate(layers, 1)
+        ]
         worst = f"worst case: {_count(calls)}, {_span(seconds)}"
         if only(layers, AdaptiveLimit) is not None:
             worst = f"{worst}; refusals of the server are not counted"
@@ -75,6 +82,12 @@ class Explanation:
     def __str__(self) -> str:
         """Return the text: one line for each layer, the worst case, the warnings."""
         return "\n".join(self.lines)
+
+
+def _by_key(layer: Layer) -> str:
+    if layer.key_function is None:
+        return ""
+    return f"; one for each value of its key, {MOST_VALUES} unused ones are kept"
 
 
 def _calls(layers: tuple[Layer, ...]) -> float:

@@ -10,10 +10,10 @@ from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .breaker.guard import BreakerGuard
 from .breaker.value import Breaker
-from .limits.guard import BulkheadGuard, RateGuard
-from .limits.state import BULKHEADS, RATES
+from .limits.guard import RATES, BulkheadGuard, RateGuard
+from .limits.state import BULKHEADS
 from .limits.value import Bulkhead, RateLimit
-from .timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
+from .timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, timeout_guard_of
 from .timeout.value import Deadline, Timeout
 
 
@@ -70,7 +70,7 @@ GUARDS: Final[dict[type[Layer], Callable[[Any, Compiled], Guard]]] = {
     Bulkhead: lambda layer, _: BulkheadGuard(layer),
     RateLimit: lambda layer, _: RateGuard(layer),
     Breaker: _breaker,
-    Timeout: lambda layer, _: TimeoutGuard(layer),
+    Timeout: lambda layer, _: timeout_guard_of(layer.seconds),
     Deadline: _deadline,
 }
 """What makes the guard of each layer. Retry and Fallback have none: they are the loop around the
@@ -101,9 +101,11 @@ def sort_of(layer: Layer) -> Sort[Any, Any] | None:
 
 
 def circuit_of(policy: HasLayers, states: States) -> CircuitState | None:
-    """Return the circuit that the policy's own calls use, None if no layer has one."""
+    """Return the circuit that the policy's own calls use, None if there is not one for all."""
     layer = next((layer for layer in policy.layers if isinstance(layer, Breaker)), None)
-    return None if layer is None else states.state(CIRCUITS, layer, policy.state)
+    if layer is None or layer.key_function is not None:
+        return None
+    return states.state(CIRCUITS, layer, policy.state)
 
 
 def for_thread(layer: Timeout, form: Form, name: str) -> Timeout:

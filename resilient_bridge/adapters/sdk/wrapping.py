@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ...calls.ports import States, bind, form_of, keep_arguments, never_again, stream_broke
+from ...calls.ports import (
+    States,
+    bind,
+    form_of,
+    keep_arguments,
+    never_again,
+    protected_for,
+    stream_broke,
+)
 from ...failure import BridgeError, config_error, stays_here
 from ..arguments import Call, check_bytes, named, permission
 from ..limit_keys import key_of_call
@@ -82,7 +90,7 @@ class Wrapping:
 
     def proxied(self, path: str, value: Any, owner: Any) -> Any:
         """Return the proxy of an attribute that is a call or has calls, else the attribute."""
-        key = path, type(value)
+        key = path, type(cast("object", value))
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._found(key, self._attribute_kind(path, value))
@@ -214,8 +222,10 @@ class Wrapping:
     def _ready(self, path: str, method: Any, args: Any, kwargs: Any, *, is_async: bool) -> Any:
         """Check the arguments of a call, and return the function that makes it."""
         idempotent, is_once = self._permitted(path, method, args, kwargs)
-        bound = self._bound.get((path, is_async, idempotent, is_once))
-        return bound or self.bound(path, is_async=is_async, idempotent=idempotent, is_once=is_once)
+        bound = self._bound.get((path, is_async, idempotent, is_once)) or self.bound(
+            path, is_async=is_async, idempotent=idempotent, is_once=is_once
+        )
+        return protected_for(bound, _MAKERS[is_async, is_once], args, kwargs)
 
     def _awaiting(self, path: str, method: Any) -> Any:
         """Return the proxy of a method that is an async function."""
@@ -223,7 +233,7 @@ class Wrapping:
         @wraps(method)  # by which the key of its adaptive limit is found
         async def begin(*args: Any, **kwargs: Any) -> Any:
             result = await method(*args, **kwargs)
-            is_stream = hasattr(type(result), "__anext__") and not is_page(result)
+            is_stream = hasattr(type(cast("object", result)), "__anext__") and not is_page(result)
             return await AsyncItems.at_first_item(result) if is_stream else result
 
         @wraps(method)
@@ -306,7 +316,7 @@ class Wrapping:
         """Return the proxy of a started stream, a page, or a part of the client, else the result."""
         if isinstance(result, AsyncItems | Items):
             return result.watched(partial(self.broken_off, protected))
-        key = f"{path}()", type(result)
+        key = f"{path}()", type(cast("object", result))
         kind = self._kinds.get(key)
         if kind is None:
             is_part = self._is_part(path, result)

@@ -18,6 +18,7 @@ from ... import events
 from ...failure import (
     Executed,
     Failure,
+    RejectedError,
     ThrottledError,
     config_error,
     is_refusal,
@@ -134,6 +135,16 @@ class AdaptiveGuard(Guard):
 
     def answered(self, attempt: CallFrame, failure: Failure) -> None:
         self._count(_limits_of(attempt), attempt, failure, has_failed=True)
+
+    def enter_hedge(self, attempt: CallFrame) -> bool:
+        try:
+            return self.enter(attempt) is None
+        except RejectedError:
+            return False
+
+    def leave_hedge(self, attempt: CallFrame) -> None:
+        # a further request that lost its race says nothing about the limit
+        self._count(_limits_of(attempt), attempt, None, has_failed=True)
 
     # ---- counting -------------------------------------------------------------------------------
 
