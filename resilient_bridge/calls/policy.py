@@ -110,7 +110,7 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
             refuse(path, wanted, layer, write=f"rb.Policy({ordered})")
         if kind is Retry:
             for earlier in layers[:index]:
-                if earlier.never_outside_retry:
+                if isinstance(earlier, Layer) and earlier.never_outside_retry:
                     refuse(path, earlier.never_outside_retry, earlier)
         kinds.append(kind)
 
