@@ -31,6 +31,9 @@ REPLACED = {
     ".suspend()": ".block()",
     ".asleep(": ".sleep(",
     # what only a task needs
+    """                if plan.racing is not None:
+                    target = plan.racing(operation, target, discarded)
+""": "",
     """                            if running_or_none() is None:
                                 running_loop("Retry")
 """: "",
@@ -93,8 +96,8 @@ REPLACED = {
     "    finished_with,\n": "    finished_with,\n    let_go,\n",
     "from .retry.coordination import PAUSED, pause_wait, refresh_lock\n": """from .results import settled
 from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
-from .timeout.guard import run_in_thread
 """,
+    "from .timeout.guard import check_block\n": "from .timeout.guard import check_block, run_in_thread\n",
     "from ..failure.what import matches_ended\n": """from ..failure.plain import PLAIN
 from ..failure.what import matches_ended
 """,

@@ -6,17 +6,23 @@ keeps the state.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 from ..failure import ConfigError, Failure, config_error
+from .breaker.value import Breaker
+from .layer_order import only
 from .plan import Operation, Plan, plan_of
 from .results import RESULTS, Reading
 from .retry.value import Retry
 
 
 if TYPE_CHECKING:
+    from .effects import EffectLedger
     from .explanation import Explanation
     from .frame import Form, Proofs
+    from .keys import Read
+    from .layer import Layer
     from .plan import Compiles
     from .registry import States
 
@@ -27,7 +33,9 @@ class Options(TypedDict, total=False):
     `idempotent`: whether a repeat is harmless; None if not specified. `must_say`: then a policy
     with a Retry is refused. `proofs`: which proofs of the errors that come out of it hold for the
     whole call. `allowed_by`: how its user would permit repeats, for the note. `reading`: how its
-    results are read, by their type if not specified.
+    results are read, by their type if not specified. `effects`: the ledger whose gate is around it.
+    `read`: how the arguments that a key function gets are found in those of the call; they are the
+    same if not specified.
     """
 
     idempotent: Required[bool | None]
@@ -35,6 +43,18 @@ class Options(TypedDict, total=False):
     proofs: Proofs
     allowed_by: str
     reading: Reading
+    effects: EffectLedger | None
+    read: Read | None
+
+
+def unpermitted(name: str, layer: Layer, idempotent: bool | None) -> ConfigError:
+    """Return the error for a layer that needs a function which may run twice."""
+    return config_error(
+        f"{type(layer).__name__} on {name}",
+        "a function that may run twice: @policy(idempotent=True)",
+        f"idempotent={idempotent}",
+        write="@policy(idempotent=True)",
+    )
 
 
 def undecided(name: str, write: str = "") -> ConfigError:
@@ -77,7 +97,7 @@ def _repeats(plan: Plan) -> str:
 class Binding:
     """The data that a protected function needs at a call."""
 
-    __slots__ = ("__weakref__", "must_say", "operation")
+    __slots__ = ("__weakref__", "must_say", "operation", "read")
 
     def __init__(
         self,
@@ -89,6 +109,7 @@ class Binding:
         **options: Unpack[Options],
     ) -> None:
         self.must_say = options.get("must_say", False)
+        self.read = options.get("read")
         self.operation = self._compiled(
             policy,
             states,
@@ -123,6 +144,10 @@ class Binding:
             and any(isinstance(layer, Retry) for layer in policy.layers)
         ):
             raise undecided(name)
+        if self.must_say and not idempotent:
+            for layer in policy.layers:
+                if layer.needs_permission:
+                    raise unpermitted(name, layer, idempotent)
         plan = plan_of(
             policy,
             form=form,
@@ -132,7 +157,19 @@ class Binding:
             allowed_by=allowed_by,
             reading=reading,
         )
-        return Operation(policy, plan, states, name)
+        if not plan.keys:
+            return Operation(policy, plan, states, name)
+        from .keys import ByKey, Unkeyed  # imported here: few policies have a key function
+
+        unkeyed = Unkeyed(states)
+        operation = Operation(policy, plan, unkeyed, name)
+        operation.states = states
+        compile_for = partial(_bound, policy, plan.of_value or plan, name, states)
+        operation.by_key = ByKey(plan.keys, states, compile_for, self.read)
+        breaker = only(plan.layers, Breaker)
+        has_one = breaker is not None and breaker.key_function is None
+        states.current = unkeyed.current if has_one else None
+        return operation
 
     def explain(self) -> Explanation:
         """Return what the policy means around this function, and which repeats are allowed.
@@ -170,3 +207,12 @@ class Binding:
             reading=plan.reading,
         )
         return self.operation
+
+
+def _bound(policy: Compiles, plan: Plan, name: str, owner: States, states: States) -> Binding:
+    """Return the binding of a function for one value of its key functions."""
+    binding = Binding.__new__(Binding)
+    binding.must_say, binding.read = False, None
+    binding.operation = Operation(policy, plan, states, name)
+    binding.operation.states = owner
+    return binding

@@ -22,7 +22,7 @@ from .frame import CURRENT, CallFrame, leave_context
 from .protect import loop_operation
 from .repeats import asked_of_all, decided, exit_layers, failure_to_decide
 from .retry.coordination import pause_wait
-from .timeout.guard import bound
+from .timeout.guard import bound, check_block
 from .timeout.value import Deadline
 from .tracing import TRACING, open_scope, within
 
@@ -247,6 +247,8 @@ class _Loop:
                 operation.budget.deposit(block.world.monotonic())
 
     def _begin(self, block: _BlockFrame) -> None:
+        if self._around.is_bounded:
+            check_block(self._around)
         if TRACING.open is not None:
             self.scope = open_scope(self.operation)
         for layer in self.plan.layers:

@@ -61,6 +61,7 @@ from .repeats import (
     returned,
 )
 from .retry.coordination import PAUSED, pause_wait, refresh_lock
+from .timeout.guard import check_block
 from .tracing import TRACING, traced
 
 
@@ -106,7 +107,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
             first.deadline_at = first.permit = None
             if (
                 plan.is_short
-                and (outer is root or outer.world is REAL)
+                and (outer is root or (outer.world is REAL and not outer.is_bounded))
                 and not (special and _is_special(operation))
             ):
                 # Nearly every call: no layer of it waits. Its first attempt is admitted here, so
@@ -135,9 +136,16 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
             else:
                 if outer.world.is_disabled:
                     return await function(*args, **kwargs)
+                if outer.is_bounded:
+                    check_block(outer)
+                if operation.by_key is not None:
+                    bound = operation.by_key.of(args, kwargs)
+                    return await protect_async(function, bound)(*args, **kwargs)
                 is_short, first.world = False, outer.world
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), operation.budget
+                if plan.racing is not None:
+                    target = plan.racing(operation, target, discarded)
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at
@@ -205,7 +213,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                         if again is None:
                             break
                         if error is None:
-                            await _discarded(result)
+                            await discarded(result)
                         if again.before is not None:
                             await refreshed(again, frame)
                         seconds = again.decision.wait
@@ -347,7 +355,7 @@ async def _answered(
             answers[id(condition)] = wrong
 
 
-async def _discarded(answer: Any) -> None:
+async def discarded(answer: Any) -> None:
     """Close a returned value that will not be read, because another attempt follows."""
     close: Any = getattr(answer, "aclose", None)
     if callable(close):
@@ -406,7 +414,7 @@ async def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
             is_replaced, answer = await _climbed(operation, first, failure, error, args, kwargs)
             if is_replaced and ending is None:
                 keep_answer(first, None)
-                await _discarded(result)
+                await discarded(result)
         except BaseException as failed:  # noqa: BLE001 -- it is raised in the form that the layers give it
             return failed if ending is not None else exit_around(plan, first, failed), None
         if not is_replaced:
@@ -464,7 +472,7 @@ async def _climbed(  # noqa: PLR0917 -- as above
                 continue
             if plan.reading.read(answer) is None or number == rungs[-1][0]:
                 return True, answer
-            await _discarded(answer)
+            await discarded(answer)
         if ending is None:
             return False, None
         raise ending

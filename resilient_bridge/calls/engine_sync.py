@@ -34,7 +34,7 @@ from .repeats import (
 )
 from .results import settled
 from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
-from .timeout.guard import run_in_thread
+from .timeout.guard import check_block, run_in_thread
 from .tracing import TRACING, traced
 
 
@@ -81,7 +81,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
             first.deadline_at = first.permit = None
             if (
                 plan.is_short
-                and (outer is root or outer.world is REAL)
+                and (outer is root or (outer.world is REAL and not outer.is_bounded))
                 and not (special and _is_special(operation))
             ):
                 # Nearly every call: no layer of it waits. Its first attempt is admitted here, so
@@ -110,6 +110,11 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
             else:
                 if outer.world.is_disabled:
                     return function(*args, **kwargs)
+                if outer.is_bounded:
+                    check_block(outer)
+                if operation.by_key is not None:
+                    bound = operation.by_key.of(args, kwargs)
+                    return protect_sync(function, bound)(*args, **kwargs)
                 is_short, first.world = False, outer.world
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), operation.budget
@@ -190,7 +195,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                         if again is None:
                             break
                         if error is None:
-                            _discarded(result)
+                            discarded(result)
                         if again.before is not None:
                             refreshed_sync(again, frame)
                         seconds = again.decision.wait
@@ -329,7 +334,7 @@ def _answered(
             answers[id(condition)] = wrong
 
 
-def _discarded(answer: Any) -> None:
+def discarded(answer: Any) -> None:
     """Close a returned value that will not be read, because another attempt follows."""
     close = getattr(answer, "close", None)
     if callable(close):
@@ -381,7 +386,7 @@ def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
             is_replaced, answer = _climbed(operation, first, failure, error, args, kwargs)
             if is_replaced and ending is None:
                 keep_answer(first, None)
-                _discarded(result)
+                discarded(result)
         except BaseException as failed:  # noqa: BLE001 -- it is raised in the form that the layers give it
             return failed if ending is not None else exit_around(plan, first, failed), None
         if not is_replaced:
@@ -439,7 +444,7 @@ def _climbed(  # noqa: PLR0917 -- as above
                 continue
             if plan.reading.read(answer) is None or number == rungs[-1][0]:
                 return True, answer
-            _discarded(answer)
+            discarded(answer)
         if ending is None:
             return False, None
         raise ending

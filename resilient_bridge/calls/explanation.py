@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..values.backoff import Backoff
+from .hedge.value import Hedge
 from .layer_order import harmful, only
+from .registry import MOST_VALUES
 from .retry.decision import Matcher
 from .retry.value import Retry
 from .timeout.value import Deadline, Timeout
@@ -46,8 +48,13 @@ class Explanation:
         cls, layers: tuple[Layer, ...], state: SharedState | None = None, repeats: str = ""
     ) -> Self:
         """Compute it; `repeats` says which repeats are allowed for the protected function."""
-        calls, seconds = _calls(layers), _seconds(layers)
-        order = [f"{index}. {layer!r}: {layer.summary()}" for index, layer in enumerate(layers, 1)]
+        hedge = only(layers, Hedge)
+        calls = _calls(layers) * (1 if hedge is None else 1 + hedge.most)
+        seconds = _seconds(layers)
+        order = [
+            f"{index}. {layer!r}: {layer.summary()}{_by_key(layer)}"
+            for index, layer in enumerate(layers, 1)
+        ]
         worst = f"worst case: {_count(calls)}, {_span(seconds)}"
         warned = harmful(layers)
         shared = () if state is None else _shared(layers, state)
@@ -65,6 +72,12 @@ class Explanation:
     def __str__(self) -> str:
         """Return the text: one line for each layer, the worst case, the warnings."""
         return "\n".join(self.lines)
+
+
+def _by_key(layer: Layer) -> str:
+    if layer.key_function is None:
+        return ""
+    return f"; one for each value of its key, {MOST_VALUES} unused ones are kept"
 
 
 def _calls(layers: tuple[Layer, ...]) -> float:

@@ -9,6 +9,7 @@ from ..values.fields import Value
 
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
 
@@ -41,6 +42,12 @@ class Layer(TeachesNames, Value):
     """What is wrong with it inside of a Retry; empty if nothing is."""
     never_inside_retry: ClassVar[str] = ""
     """What is wanted instead, if a Policy with it inside of a Retry is refused; else empty."""
+    is_keyed: ClassVar[bool] = False
+    """Whether its `key` names its state, or is a function of the call's arguments that selects it."""
+    needs_permission: ClassVar[bool] = False
+    """Whether the function has to be one that may run twice: `idempotent=True`."""
+    only_innermost: ClassVar[bool] = False
+    """Whether a Policy with a layer inside of it is refused: it belongs to the function alone."""
     has_local_state: ClassVar[bool] = False
     """Whether it has state that no store shares between processes."""
 
@@ -65,6 +72,12 @@ class Layer(TeachesNames, Value):
     def worst_wait(self) -> float:
         """The most seconds that an attempt may wait in it, inf without a limit: for `explain()`."""
         return 0.0
+
+    @property
+    def key_function(self) -> Callable[..., Any] | None:
+        """The function of the call's arguments that selects its state; None if its key is none."""
+        key: Any = getattr(self, "key", None) if self.is_keyed else None
+        return key if callable(key) else None
 
     @property
     def shared_state(self) -> str:

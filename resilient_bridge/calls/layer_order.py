@@ -1,14 +1,16 @@
-"""Which orders of layers do harm. Pure, and small: it runs whenever a Policy is made."""
+"""What layers are together: which orders of them do harm, and which keys they have. Pure, and small: it runs whenever a Policy is made."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .retry.value import Retry
 from .timeout.value import Deadline, Timeout
 
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .layer import Layer
 
 L = TypeVar("L")
@@ -33,3 +35,13 @@ def harmful(layers: tuple[Layer, ...]) -> tuple[str, ...]:
 def only(layers: tuple[Layer, ...], kind: type[L]) -> L | None:
     """Return the layer of this class, None if there is none."""
     return next((layer for layer in layers if isinstance(layer, kind)), None)
+
+
+def key_functions(layers: tuple[Layer, ...]) -> tuple[tuple[Callable[..., Any], str], ...]:
+    """Return the key functions of these layers, each once, with the name of its layer."""
+    found: dict[int, tuple[Callable[..., Any], str]] = {}
+    for layer in layers:
+        function = layer.key_function
+        if function is not None:
+            found.setdefault(id(function), (function, type(layer).__name__))
+    return tuple(found.values())

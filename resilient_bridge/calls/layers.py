@@ -8,8 +8,8 @@ from ..values.fields import refuse
 from .breaker.circuit import CIRCUITS
 from .breaker.guard import BreakerGuard
 from .breaker.value import Breaker
-from .limits.guard import BulkheadGuard, RateGuard
-from .limits.state import BULKHEADS, RATES
+from .limits.guard import RATES, BulkheadGuard, RateGuard
+from .limits.state import BULKHEADS
 from .limits.value import Bulkhead, RateLimit
 from .timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, timeout_guard_of
 from .timeout.value import Deadline, Timeout
@@ -98,9 +98,11 @@ def sort_of(layer: Layer) -> Sort[Any, Any] | None:
 
 
 def circuit_of(policy: HasLayers, states: States) -> CircuitState | None:
-    """Return the circuit that the policy's own calls use, None if no layer has one."""
+    """Return the circuit that the policy's own calls use, None if there is not one for all."""
     layer = next((layer for layer in policy.layers if isinstance(layer, Breaker)), None)
-    return None if layer is None else states.state(CIRCUITS, layer, policy.state)
+    if layer is None or layer.key_function is not None:
+        return None
+    return states.state(CIRCUITS, layer, policy.state)
 
 
 def for_thread(layer: Timeout, form: Form, name: str) -> Timeout:

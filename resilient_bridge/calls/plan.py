@@ -7,14 +7,17 @@ what a function has of its own (a name, a circuit, a budget, a pause) is in its 
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ..failure import BridgeError
 from ..failure.what import Named
+from ..values.fields import refuse
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
-from .layer_order import only
+from .hedge.value import Hedge
+from .layer_order import key_functions, only
 from .layers import Compiled, for_thread, guard_of, sort_of
 from .limits.value import Bulkhead
 from .results import RESULTS
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from .breaker.state import CircuitState
     from .frame import CallFrame, Form, Proofs
     from .guards import Guard
+    from .hedge.race import Racing
+    from .keys import ByKey
     from .layers import HasLayers
     from .registry import Sort, States
     from .results import Reading
@@ -78,11 +83,14 @@ class Plan:
         "idempotent",
         "is_asking",
         "is_short",
+        "keys",
         "layers",
         "matcher",
+        "of_value",
         "outer",
         "plain",
         "proofs",
+        "racing",
         "reading",
         "retry",
         "shares_budget",
@@ -141,7 +149,13 @@ class Plan:
             and not sits_out
             and any(guard.asks_circuit for guard in self.guards)
         )
+        self.racing = self._raced(name)
         self._shorten([*before, *around], inner, sits_out=sits_out)
+        # With key functions this plan takes no call: each value of them has an operation of its own.
+        self.keys = key_functions(policy.layers)
+        self.of_value: Plan | None = None
+        if self.keys:
+            self.of_value, self.is_short = copy(self), False
 
     def _shorten(self, outer: list[Guard], inner: list[Guard], *, sits_out: bool) -> None:
         """Prepare the short path, if there is one: the steps of a first attempt that succeeds.
@@ -166,6 +180,7 @@ class Plan:
             and not self.shares_budget
             and not may_wait
             and not sits_out
+            and self.racing is None
         )
 
     def _cut(self, policy: HasLayers, name: str) -> tuple[list[Guard], list[Guard], list[Guard]]:
@@ -183,6 +198,8 @@ class Plan:
                 before, inner = inner, []
             elif isinstance(layer, Retry):
                 around, inner = inner, []
+            elif isinstance(layer, Hedge):
+                pass  # around the function alone: see `_raced`
             elif isinstance(layer, Timeout) and not form.startswith("async"):
                 self.thread_timeout = for_thread(layer, form, name)
             else:
@@ -194,6 +211,24 @@ class Plan:
                     inner.append(guard)
         return before, around, inner
 
+    def _raced(self, name: str) -> Racing | None:
+        """Return what races the requests of an attempt; None if they may not run twice."""
+        hedge = only(self.layers, Hedge)
+        if hedge is None:
+            return None
+        if self.form not in {"async", "async_stream"}:
+            refuse(
+                f"Hedge on {name}",
+                "an async function: both requests run in one thread",
+                hedge,
+                write="rb.Timeout(10, thread=True)",
+            )
+        if not self.idempotent:
+            return None
+        from .hedge.race import Racing  # imported here: few policies have one
+
+        return Racing(hedge, self.reading, (*self.outer, *self.guards, *self.held))
+
 
 class Operation:
     """What one owner does by a plan: its name, and the state that its calls use.
@@ -203,6 +238,7 @@ class Operation:
 
     __slots__ = (
         "budget",
+        "by_key",
         "circuit",
         "in_front",
         "key",
@@ -219,6 +255,8 @@ class Operation:
         self.plan = plan
         self.states = states
         self.name = name
+        # With key functions: what calls the function for each value of them.
+        self.by_key: ByKey[Any] | None = None
         self.budget = None
         if plan.retry is not None and plan.retry.budget is not None:
             self.budget = states.state(BUDGETS, plan.retry.budget, policy.state)

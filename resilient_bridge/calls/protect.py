@@ -21,6 +21,11 @@ from ..values.fields import refuse
 from .binding import Binding, Options
 from .engine import protect_async
 from .engine_sync import protect_sync
+from .fallback.value import Fallback
+from .frame import CURRENT
+from .hedge.value import Hedge
+from .keys import passed_on
+from .layer_order import only
 from .plan import Operation, plan_of
 from .registry import States
 from .results import settled
@@ -55,6 +60,10 @@ def bind(
     used = states or States(label, shared_as or (label_of(function) if name else label))
     binding = Binding(policy, used, form=form, name=label, **options)
     protected: Any = PROTECT[form](function, binding)
+    if (ledger := options.get("effects")) is not None:
+        from .effects import Gate, guarded
+
+        protected = guarded(protected, Gate(ledger, label, function), form)
     if states is None:
         update_wrapper(protected, function)
         protected.explain = binding.explain
@@ -119,6 +128,19 @@ PROTECT: Final[dict[Form, Callable[[Any, Binding], Any]]] = {
 }
 
 
+def protected_for(bound: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return what is bound around `function`, as it is for the key of these arguments.
+
+    It is `bound` itself unless its policy has key functions.
+    """
+    by_key = bound.__binding__.operation.by_key
+    if by_key is not None and not CURRENT.get().world.is_disabled:
+        binding = by_key.of(args, kwargs)
+        bound = PROTECT[binding.operation.plan.form](function, binding)
+        bound.__binding__ = binding
+    return bound
+
+
 # ---- calls and loops of a policy -----------------------------------------------------------------
 
 
@@ -137,17 +159,24 @@ def runner_for(
     found: Callable[..., Any] | None = found_in(states, policy, key)
     if found is not None:
         return found
+    detached, protect = policy.detached(), PROTECT[form]
+    # a rung gets the function's arguments, and a stream is a generator of its own
+    is_whole = form not in {"sync", "async"} or only(detached.layers, Fallback) is not None
     binding = Binding(
-        policy.detached(), states, form=form, name=label, idempotent=idempotent, must_say=True
+        detached,
+        states,
+        form=form,
+        name=label,
+        idempotent=idempotent,
+        must_say=True,
+        read=None if is_whole else passed_on,
     )
-    protect = PROTECT[form]
 
     def whole(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return protect(function, binding)(*args, **kwargs)
 
-    # a rung gets the function's arguments, and a stream is a generator of its own
     runner: Callable[..., Any] = whole
-    if form in {"sync", "async"} and binding.operation.plan.fallback is None:
+    if not is_whole:
         runner = protect(_call if form == "sync" else _start, binding)
     keep(policy, key, runner)
     return runner
@@ -180,6 +209,8 @@ def loop_operation(
         refuse(
             "Policy.attempts", "no Timeout around a sync block: it cannot be interrupted", policy
         )
+    if any(isinstance(layer, Hedge) for layer in policy.layers):
+        refuse("Policy.attempts", "no Hedge: a block cannot run twice at once", policy)
     plan = plan_of(
         policy,
         form="async_block" if is_async else "block",
@@ -188,6 +219,9 @@ def loop_operation(
         proofs="none",
         allowed_by="policy.attempts(idempotent=True)",
     )
+    if plan.keys:
+        wanted = "keys that are names: a block has no arguments that a function could read"
+        refuse("Policy.attempts", wanted, policy)
     if plan.fallback is not None:
         refuse("Policy.attempts", "no Fallback: a block cannot be replaced by a function", policy)
     operation = Operation(policy.detached(), plan, states, states.name)

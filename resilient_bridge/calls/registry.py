@@ -4,8 +4,11 @@ State has a key, never a value, so that it outlives the policies that use it. It
 its users share; a store and a name, if several processes share it; or its owner: a decorated
 function, or a Policy for `call` and `attempts`.
 
+A layer whose key is a function of the call's arguments has one state for each value of it: a host,
+a tenant, a model. Those belong to the owner, too.
+
 Rule: one lock, and weak references. All users of a key share its state, and keep it alive. A state
-with a name and settings is kept for later users of the name as well. The number of those names is
+with a name and settings, or of a value, is kept for later users as well. The number of those is
 bounded, because keys are made from hosts and users. The state that is dropped first has been unused
 for long and holds nothing worth keeping. The content of a state that processes share is in the
 store, so that it is dropped with its last user here.
@@ -16,6 +19,8 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -26,12 +31,17 @@ from ..values.fields import refuse
 
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .layer import Layer
     from .shared import SharedState
 
 
 MOST: Final = 1024
 """The most unused names of one sort that are kept."""
+MOST_VALUES: Final = 512
+"""The most values of one layer's key function whose unused states are kept."""
+_LOOKED_AT: Final = 64  # of those: how many, unused the longest, are compared when one is dropped
 IN_FORCE: Final = 3
 """The worth of a state that must not be lost unnoticed."""
 
@@ -62,6 +72,51 @@ class InUse(Generic[S]):
             return state
 
 
+class ByValue(InUse[S]):
+    """The states of one sort and one owner by value: of a key function, or of anything hashable.
+
+    At most `MOST_VALUES` are kept. A state that is dropped while a call is in it, waits for it or
+    shows it is found again: whoever uses a state keeps it alive.
+    """
+
+    def __init__(self, worth: Callable[[S], int] = lambda _: 0) -> None:
+        super().__init__()
+        self._worth = worth
+        self._recent: OrderedDict[Any, S] = OrderedDict()  # the least recently used first
+
+    def of(self, key: object, make: Callable[[], S]) -> S:
+        """Return the state of this value, now the most recently used; a new one is made."""
+        with _LOCK:
+            state = super().of(key, make)
+            self.keep(key, state)
+            return state
+
+    def keep(self, key: object, state: S) -> None:
+        """Keep a state that was in use until now as the most recently used."""
+        with _LOCK:
+            self._recent[key] = state
+            self._recent.move_to_end(key)
+            if len(self._recent) > MOST_VALUES:
+                del self._recent[_least(islice(self._recent.items(), _LOOKED_AT), self._worth)[0]]
+
+    def all(self) -> list[S]:
+        """Return every state that is kept or in use."""
+        with _LOCK:
+            return list(self._used.values())
+
+
+def _least(states: Iterable[tuple[Any, S]], worth: Callable[[S], int]) -> tuple[Any, int]:
+    """Return the key of the state that is worth least, the first of several, and what it is worth."""
+    found: tuple[Any, int] = "", IN_FORCE + 1
+    for key, state in states:
+        value = worth(state)
+        if value < found[1]:
+            found = key, value
+        if value == 0:
+            break
+    return found
+
+
 class Sort(InUse[S], Generic[S, V]):
     """The states of one sort that have settings: by name, by store and name, and those of owners.
 
@@ -84,7 +139,7 @@ class Sort(InUse[S], Generic[S, V]):
         self.is_shareable = shared is not None
         self._lists_own = lists_own
         self._make = make
-        self._worth = worth
+        self.worth = worth
         self._shared = shared
         self._recent: OrderedDict[str, S] = OrderedDict()  # the least recently used first
         self._assumed: set[str] = set()  # names whose numbers no user has specified yet
@@ -139,6 +194,10 @@ class Sort(InUse[S], Generic[S, V]):
                 self._used[id(state)] = state
         return state
 
+    def unlisted(self, name: str, value: V) -> S:
+        """Make a state that nobody else finds."""
+        return self._make(name, value)
+
     def named(self) -> list[S]:
         """Return every state that has a name in this process."""
         with _LOCK:
@@ -156,15 +215,8 @@ class Sort(InUse[S], Generic[S, V]):
         return state, lost
 
     def _forget(self) -> str:
-        # The first of the least valuable: a circuit in force is dropped only if all others are in
-        # force.
-        forgotten, least = "", IN_FORCE + 1
-        for key, state in self._recent.items():
-            worth = self._worth(state)
-            if worth < least:
-                forgotten, least = key, worth
-            if worth == 0:
-                break
+        # A circuit in force is dropped only if all others are in force.
+        forgotten, least = _least(self._recent.items(), self.worth)
         del self._recent[forgotten]
         self._assumed.discard(forgotten)
         if least < IN_FORCE:
@@ -193,6 +245,10 @@ def _numbers(value: Any) -> Any:
     # Each policy decides for itself which failures count: two that differ in that can share a
     # circuit.
     return attrs.evolve(value, on=(), ignore=()) if hasattr(value, "ignore") else value
+
+
+# Of all owners of a name that share their pause.
+_BY_VALUE: Final = InUse[ByValue[Any]]()
 
 
 class _Circuit(Protocol):
@@ -251,7 +307,10 @@ class States:
 
     def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:
         """Return the state for these settings, and apply the settings to it."""
-        key: str | None = cast("Any", settings).key
+        key: Any = cast("Any", settings).key
+        if callable(key):
+            wanted = "a key that is a name: there are no arguments here that a function could read"
+            refuse(f"{type(settings).__name__}.key", wanted, settings)
         if store is not None and sort.is_shareable:
             key = self._shared_key(sort.name, settings, key)
             found = sort.shared(store, key, settings, warn=self._is_new(key))
@@ -266,6 +325,45 @@ class States:
         else:
             own.configure(settings)
         return cast("S", own)
+
+    def of_value(
+        self,
+        sort: Sort[S, V],
+        settings: V,
+        value: object,
+        name: str,
+        store: SharedState | None = None,
+    ) -> S:
+        """Return the state of one value of a layer's key function, and apply these settings to it.
+
+        `name` is what the value is shown as: events and handles read `owner[name]`.
+        """
+
+        def make() -> S:
+            if store is not None and sort.is_shareable:
+                shared = self._shared_key(sort.name, settings, None)
+                return sort.shared(store, f"{shared}[{name}]", settings, warn=False)
+            return sort.own(f"{self.name}[{name}]", settings)
+
+        state = self.by_value(sort).of(value, make)
+        before: Any = cast("Any", state).settings
+        if before is not settings and before != settings:
+            cast("Any", state).configure(settings)
+        return state
+
+    def by_value(self, sort: Sort[S, V]) -> ByValue[S]:
+        """Return the states of a sort by value; owners that share their pause share those, too."""
+        make = partial(ByValue, sort.worth)
+        key = sort.name, self.name
+        return self.owned(
+            f"{sort.name} by value", partial(_BY_VALUE.of, key, make) if self.shares_pause else make
+        )
+
+    def circuits(self) -> list[_Circuit]:
+        """Return the circuits in use: the current one, and those of values."""
+        found = [] if self.current is None else [self.current]
+        by_value: ByValue[Any] | None = self._own("circuit by value")
+        return found if by_value is None else [*found, *by_value.all()]
 
     @property
     def logged(self) -> set[str]:

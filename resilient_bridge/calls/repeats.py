@@ -257,6 +257,7 @@ class Repeats:
         "decision",
         "drawn",
         "first",
+        "further",
         "history",
         "is_repeatable",
         "operation",
@@ -272,6 +273,7 @@ class Repeats:
         self.retry = retry
         self.first = first
         self.calls = 0  # of the function; an attempt that a layer refused is none
+        self.further = 0  # calls that a Hedge made beside those
         self.requests = 0
         self.permission = ""
         self.is_repeatable = False  # whether the policy names the last failure
@@ -380,6 +382,7 @@ class Repeats:
             frame.failure = changed(frame.failure, cause=None)
         if not frame.is_rejected:
             self.calls += 1
+            self.further += frame.further
         if self.first.outer is not ROOT:
             report(self.first, self.calls)
         if failure.retry_after is None and (moment := number_in(failure, "retry_at")) is not None:
@@ -605,6 +608,8 @@ class Repeats:
         if not self.calls:  # every attempt was refused on its way to the function
             before, attempts = " before the first call,", len(self.history)
             made = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        if self.further:
+            made += f" and {self.further} beside {'it' if self.calls == 1 else 'them'}"
         return f"gave up{before} after {made} in {seconds:.1f} s: {why}"
 
 

@@ -78,17 +78,33 @@ class _Stream:
             self.scope.close()
 
 
+def _of_call(
+    binding: Binding, policy: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Binding:
+    """Return the binding of a stream: that of its key, if its policy has key functions."""
+    operation = binding.operation
+    if operation.policy is not policy:
+        operation = binding.adopt(policy)
+    if operation.by_key is None or CURRENT.get().world.is_disabled:
+        return binding
+    own: Binding = operation.by_key.of(args, kwargs)
+    return own
+
+
 def protect_stream(function: Callable[..., Any], binding: Binding) -> Callable[..., Any]:
     """Return a generator function behind the layers of `binding`."""
 
     begin: Any = protect_sync(starting(function), binding)
 
     def stream(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        with _Stream(binding, begin, attributes["policy"]) as this:
+        own, start = _of_call(binding, attributes["policy"], args, kwargs), begin
+        if own is not binding:
+            start = protect_sync(starting(function), own)
+        with _Stream(own, start, attributes["policy"]) as this:
             for wait in this.waits():
                 wait.block()
             with within(this.scope):
-                this.opened = started = cast("StartedStream", begin(*args, **kwargs))
+                this.opened = started = cast("StartedStream", start(*args, **kwargs))
             return started.returned if started.is_empty else (yield from _rest(started))
 
     attributes = stream.__dict__
@@ -126,11 +142,14 @@ def protect_async_stream(function: Callable[..., Any], binding: Binding) -> Call
     begin: Any = protect_async(starting_async(function), binding)
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        with _Stream(binding, begin, attributes["policy"]) as this:
+        own, start = _of_call(binding, attributes["policy"], args, kwargs), begin
+        if own is not binding:
+            start = protect_async(starting_async(function), own)
+        with _Stream(own, start, attributes["policy"]) as this:
             for wait in this.waits():
                 await wait.suspend()
             with within(this.scope):
-                this.opened = started = cast("StartedStream", await begin(*args, **kwargs))
+                this.opened = started = cast("StartedStream", await start(*args, **kwargs))
             if started.is_empty:
                 return
             items, item, limits = started.items, started.item, started.limits

@@ -96,7 +96,7 @@ def _remote_protocol(error: BaseException) -> Finding:
 
 
 def _status(error: Any) -> Finding:
-    return _response_finding(error.response)
+    return _response_finding(error.response, error.response.status_code)
 
 
 def _upgrade(error: Any) -> Finding:
@@ -180,27 +180,23 @@ def answer_status(answer: Any) -> Finding | None:
 
     A success whose body is nothing but an error is none. A body counts if it has been read.
     """
-    status = _status_of(answer)
+    status = getattr(answer, "status_code", None)  # urllib3 and aiohttp name it `status`
+    status = answer.status if status is None else status
     if not isinstance(status, int) or isinstance(status, bool):
         return None
     if status >= 400:
-        return _response_finding(answer)
+        return _response_finding(answer, status)
     body = body_of(answer)
     return None if body is None else hidden_finding(body, answer.headers)
 
 
-def _response_finding(answer: Any) -> Finding:
+def _response_finding(answer: Any, status: int) -> Finding:
     """Return the verdict on a response without success, whatever its status is.
 
     After a redirect it proves nothing about the requests before it.
     """
-    found = status_finding(_status_of(answer), answer.headers, body_of(answer))
+    found = status_finding(status, answer.headers, body_of(answer))
     return found.evolve(proof="") if getattr(answer, "history", None) else found
-
-
-def _status_of(answer: Any) -> Any:
-    status = getattr(answer, "status_code", None)  # urllib3 and aiohttp name it `status`
-    return answer.status if status is None else status
 
 
 def body_of(answer: Any) -> bytes | None:

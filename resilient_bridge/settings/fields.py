@@ -103,7 +103,11 @@ def _bytes(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
     return _text(raw, read_bytes, SIZE, path, reading) if isinstance(raw, str) else raw
 
 
-def _as_text(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
+def _as_text(form: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
+    if callable(raw):
+        return reading.fail(
+            path, f"{form.wanted}; a function of the arguments only code can give", raw
+        )
     return reading.texts.get(path, raw) if isinstance(raw, int | float) else raw
 
 
@@ -327,6 +331,7 @@ _ALIASES: Final[Mapping[str, Any]] = {
     "Backoff": Backoff,
     "Rule": Rule,
     "Seconds": _Seconds,
+    "StateKey": str | None,
     "WaitSchedule": Backoff | Callable[..., Any],
     "What": _What,
 }

@@ -394,7 +394,8 @@ class CircuitChanged(Event):
 
     "open" and "isolated" (opened by hand): it rejects calls for `retry_after` seconds, or until it
     is reset; `failure` opened it. "half_open": it admits its probes, whose results decide. "closed"
-    and "disabled" (switched off by hand): it admits every call again.
+    and "disabled" (switched off by hand): it admits every call again. `is_shadow`: of
+    `Breaker(shadow=True)`, which rejects no call while it is open.
     """
 
     key: str
@@ -402,6 +403,7 @@ class CircuitChanged(Event):
     reason: str
     retry_after: float | None = None
     failure: Failure | None = None
+    is_shadow: bool = False
 
     __kind__ = "circuit"
     __state__ = "state"
@@ -422,6 +424,8 @@ class CircuitChanged(Event):
         if self._effect == "closed":
             return f"circuit {self.key} closed: {self.reason}"
         after = "" if self.retry_after is None else f" for {self.retry_after:.3g} s"
+        if self.is_shadow and self.state == "open":
+            after += " as a shadow, which rejects no call"
         return f"circuit {self.key} opened{after}: {with_failure(self.reason, self.failure)}"
 
     def __counts__(self, counts: Counts) -> None:

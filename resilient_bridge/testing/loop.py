@@ -35,7 +35,7 @@ class SimulatedLoop(Timeline):
     """
 
     def __init__(self, **options: Any) -> None:
-        """Take the options of `Timeline`: seed, max_steps, max_seconds, shuffle, label."""
+        """Take the options of `Timeline`: seed, max_steps, max_seconds, orders, label."""
         super().__init__(**options)
         self.network = Network(self)
 

@@ -10,14 +10,17 @@ import asyncio
 import gc
 import random
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar, overload
 
+from ..failure import config_error
 from ..failure.teaching import taught
 from .faults import FaultRun, Faults
 from .loop import SimulatedLoop
+from .orders import ORDERS, Orders
 from .server import BridgeServer
+from .stdlib import stdlib_follows
 from .timeline import SimulationError, stream, waiting_at
 from .worlds import enter_simulation
 
@@ -37,6 +40,21 @@ def simulate(
     *,
     seed: int = 0,
     faults: Faults | None = None,
+    orders: Orders = "seeded",
+    patch_stdlib: bool = False,
+) -> T: ...
+
+
+@overload
+def simulate(
+    main: Callable[[], Coroutine[Any, Any, T]],
+    /,
+    *,
+    server: None,
+    seed: int = 0,
+    faults: Faults | None = None,
+    orders: Orders = "seeded",
+    patch_stdlib: bool = False,
 ) -> T: ...
 
 
@@ -48,17 +66,21 @@ def simulate(
     server: Callable[..., AbstractAsyncContextManager[Server]],
     seed: int = 0,
     faults: Faults | None = None,
+    orders: Orders = "seeded",
+    patch_stdlib: bool = False,
 ) -> T: ...
 
 
 @taught
 def simulate(
-    main: Callable[[Any], Coroutine[Any, Any, T]],
+    main: Callable[..., Coroutine[Any, Any, T]],
     /,
     *,
     seed: int = 0,
     faults: Faults | None = None,
-    server: Callable[..., AbstractAsyncContextManager[Any]] = BridgeServer,
+    server: Callable[..., AbstractAsyncContextManager[Any]] | None = BridgeServer,
+    orders: Orders = "seeded",
+    patch_stdlib: bool = False,
 ) -> T:
     """Run `await main(server)` in virtual time, with a bridge that already listens, and return its
     result.
@@ -69,15 +91,29 @@ def simulate(
                 return await receipt.confirmed()
         print(rb.testing.simulate(main, seed=7))      # applied
 
-    The loop, the network, every clock, random number and id are simulated: the same seed and faults
-    give the same run. `server` makes the bridge: it is called with `wall=` and `rng=` and returns
-    an async context manager, as `BridgeServer` and `functools.partial(LogBridge, field="seq")` do;
-    a fault of the bridge happens only if the bridge has a method for it. What `main` raises is
-    raised, with a note that names the run. Raises `SimulationError` if it leaves tasks, open links
-    or errors behind, `SimDeadlock` if nothing can run any more, `SimOverrun` if it exceeds its
-    limit of steps or virtual seconds. Call it from a plain function, not from a coroutine.
+    The loop, the network, the package's clocks, random numbers and ids are simulated, and the
+    `random` module is seeded: the same arguments give the same run. `server` makes the bridge: it
+    is called with `wall=` and `rng=` and returns an async context manager, as `BridgeServer` and
+    `functools.partial(LogBridge, field="seq")` do; a fault of the bridge happens only if the bridge
+    has a method for it. With `server=None` there is none, and `main` is called without arguments.
+
+    `orders` says which task goes on when several could: "seeded" draws it, so that other seeds try
+    other orders; "pct" draws few switches, and so lets one task get far ahead of the others;
+    "fifo" is asyncio's own order. Callbacks keep asyncio's order in each of them, and a task that
+    yields with `sleep(0)` lets the others go first.
+
+    `patch_stdlib=True` makes the rest of the program follow the seed: `time.time`, `monotonic`,
+    `perf_counter` and `sleep`, `os.urandom`, and with it `uuid4` and `secrets`. Names imported by
+    `from time import ...` and `datetime.now` stay real.
+
+    What `main` raises is raised, with a note that names the run. Raises `SimulationError` if it
+    leaves tasks, open links or errors behind, `SimDeadlock` if nothing can run any more,
+    `SimOverrun` if it exceeds its limit of steps or virtual seconds; ConfigError for another word
+    in `orders`. Call it from a plain function, not from a coroutine.
     """
-    return Simulation(seed, faults, server=server).run(main)
+    return Simulation(seed, faults, server=server, orders=orders, patch_stdlib=patch_stdlib).run(
+        main
+    )
 
 
 class Simulation:
@@ -96,22 +132,27 @@ class Simulation:
         seed: int = 0,
         faults: Faults | None = None,
         *,
-        server: Callable[..., AbstractAsyncContextManager[Any]] = BridgeServer,
+        server: Callable[..., AbstractAsyncContextManager[Any]] | None = BridgeServer,
         max_steps: int = 10_000_000,
         max_seconds: float = 604_800.0,
-        shuffle: bool = False,
+        orders: Orders = "seeded",
+        patch_stdlib: bool = False,
     ) -> None:
+        if orders not in tuple(ORDERS):
+            raise config_error("simulate.orders", f"one of {', '.join(ORDERS)}", orders)
         self.seed = seed
         self.faults = faults
+        self.orders = orders
         self.virtual_seconds = 0.0
         self.loop: SimulatedLoop | None = None
         self.faults_fired: Mapping[str, int] = {}
         self._server = server
-        self._limits = {"max_steps": max_steps, "max_seconds": max_seconds, "shuffle": shuffle}
+        self._patch_stdlib = patch_stdlib
+        self._limits = {"max_steps": max_steps, "max_seconds": max_seconds, "orders": orders}
         self._problems: list[str] = []
 
     def __repr__(self) -> str:
-        return f"Simulation(seed={self.seed}, faults={self.faults!r})"
+        return f"Simulation(seed={self.seed}, faults={self.faults!r}, orders={self.orders!r})"
 
     @property
     def trace_hash(self) -> str:
@@ -124,16 +165,17 @@ class Simulation:
     def steps(self) -> int:
         return 0 if self.loop is None else self.loop.steps
 
-    def run(self, main: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    def run(self, main: Callable[..., Coroutine[Any, Any, T]]) -> T:
         """Run once on a new loop; see `simulate` for the result and the errors."""
         with suppress(RuntimeError):
             asyncio.get_running_loop()
             msg = "simulate() has a loop of its own: call it from a plain function, not within a running loop"
             raise SimulationError(msg)
-        label = f"seed={self.seed}, faults={self.faults!r}"
+        label = f"seed={self.seed}, faults={self.faults!r}, orders={self.orders!r}"
         self.loop = loop = SimulatedLoop(seed=self.seed, label=label, **self._limits)
         self._problems = []
-        with _reproducible(self.seed):
+        patched = stdlib_follows(loop, stream(self.seed, "stdlib"))
+        with _reproducible(self.seed), patched if self._patch_stdlib else nullcontext():
             try:
                 result = self._drive(loop, main)
             except BaseException as error:
@@ -146,7 +188,7 @@ class Simulation:
         self._judge()
         return result
 
-    def _drive(self, loop: SimulatedLoop, main: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    def _drive(self, loop: SimulatedLoop, main: Callable[..., Coroutine[Any, Any, T]]) -> T:
         runner = asyncio.Runner(loop_factory=lambda: loop)
         try:
             result = runner.run(self._scenario(loop, main))
@@ -161,14 +203,16 @@ class Simulation:
         return result
 
     async def _scenario(
-        self, loop: SimulatedLoop, main: Callable[[Any], Coroutine[Any, Any, T]]
+        self, loop: SimulatedLoop, main: Callable[..., Coroutine[Any, Any, T]]
     ) -> T:
-        async with self._server(wall=loop.true_time, rng=stream(self.seed, "server")) as server:
+        async with self._made_server(loop) as server:
             fault_run = FaultRun(self.faults or Faults(script=()), loop, server)
             self.faults_fired = fault_run.fired
             try:
                 result = await loop.create_task(
-                    main(server), name="main", context=self._environment(loop)
+                    main() if self._server is None else main(server),
+                    name="main",
+                    context=self._environment(loop),
                 )
             finally:
                 self.virtual_seconds = loop.time()
@@ -184,6 +228,11 @@ class Simulation:
                 self._problems.append(f"leaked task: {waiting_at(task)}")
         self._problems += [f"error in the loop: {text}" for text in loop.errors]
         return result
+
+    def _made_server(self, loop: SimulatedLoop) -> AbstractAsyncContextManager[Any]:
+        if self._server is None:
+            return nullcontext()
+        return self._server(wall=loop.true_time, rng=stream(self.seed, "server"))
 
     def _environment(self, loop: SimulatedLoop) -> Context:
         """Return the context where client and policies use this run's clocks and random streams."""

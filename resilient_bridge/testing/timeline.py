@@ -25,6 +25,8 @@ from itertools import count
 from pathlib import PurePath
 from typing import Any, Final, TypeVar, TypeVarTuple
 
+from .orders import ORDERS, Orders, SeededOrders
+
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -106,13 +108,12 @@ class Timeline(asyncio.BaseEventLoop):
     """An event loop in virtual time, without I/O.
 
     `steps` counts callbacks, `errors` has one line per call of the exception handler. `max_steps`
-    and `max_seconds` (virtual) end a run with SimOverrun. `shuffle=True` runs ready callbacks in a
-    seeded random order: that breaks asyncio's first come, first served, so a failure found only
-    there may be a false alarm.
+    and `max_seconds` (virtual) end a run with SimOverrun. `orders` says which ready callback runs
+    next (orders.py): "fifo" is asyncio's own order.
     """
 
     _closed: bool
-    _ready: deque[asyncio.Handle]
+    _ready: deque[asyncio.Handle] | SeededOrders
     _stopping: bool
     _task_factory: object
     _thread_id: int | None
@@ -124,7 +125,7 @@ class Timeline(asyncio.BaseEventLoop):
         seed: int = 0,
         max_steps: int = 10_000_000,
         max_seconds: float = 604_800.0,
-        shuffle: bool = False,
+        orders: Orders = "fifo",
         label: str = "",
     ) -> None:
         super().__init__()
@@ -132,7 +133,7 @@ class Timeline(asyncio.BaseEventLoop):
         self.label = label or f"seed={seed}"
         self.max_steps = max_steps
         self.max_seconds = max_seconds
-        self.shuffle = shuffle
+        self.orders = orders
         self.wall_offset = 0.0
         self.steps = 0
         self.errors: list[str] = []
@@ -142,9 +143,12 @@ class Timeline(asyncio.BaseEventLoop):
         self._now = 0.0
         self._slept = 0.0
         self._order = count()
+        self._seeded: SeededOrders | None = None
+        if make := ORDERS[orders]:
+            self._ready = self._seeded = make(stream(seed, "orders"))
         self._numbers = count(1)
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        self._arrivals: list[tuple[float, int, asyncio.Handle]] = []
+        self._timers: list[tuple[float, float, asyncio.TimerHandle]] = []
+        self._arrivals: list[tuple[float, float, asyncio.Handle]] = []
         self._next_check = min(_CHECK, max_steps + 1)
         self._trace = hashlib.blake2b(digest_size=16)
         self.set_exception_handler(self._keep_error)
@@ -210,6 +214,9 @@ class Timeline(asyncio.BaseEventLoop):
             heapq.heappop(arrivals)
         if not ready and not self._stopping:
             self._advance()
+        if isinstance(ready, SeededOrders):
+            self._run_one(ready)
+            return
         self._gather(self._now)
         turn = len(ready)
         self.steps += turn
@@ -219,6 +226,27 @@ class Timeline(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if not handle._cancelled:
                 handle._run()
+
+    def _run_one(self, ready: SeededOrders) -> None:
+        """Run the callback that the seed chooses, of those that are ready and the next one due."""
+        now, timers, arrivals = self._now, self._timers, self._arrivals
+        if (timers and timers[0][0] < now) or (arrivals and arrivals[0][0] < now):
+            self._gather(math.nextafter(now, 0.0))  # overdue: in order
+        arrives = bool(arrivals) and arrivals[0][0] <= now
+        is_due = arrives or (bool(timers) and timers[0][0] <= now)
+        if not ready and not is_due:
+            return  # the loop stops
+        self.steps += 1
+        if self.steps >= self._next_check:
+            self._check()
+        handle = ready.next(is_due)
+        if handle is None and arrives:
+            handle = heapq.heappop(arrivals)[2]
+        elif handle is None:
+            handle = timer = heapq.heappop(timers)[2]
+            timer._scheduled = False  # type: ignore[attr-defined]
+        if not handle._cancelled:
+            handle._run()
 
     def _gather(self, now: float) -> None:
         # Packets that have arrived are handled before timers that are due, as `select` does: after
@@ -234,10 +262,6 @@ class Timeline(asyncio.BaseEventLoop):
                 self._timer_cancelled_count -= 1
             else:
                 ready.append(timer)
-        if self.shuffle:
-            handles = sorted(ready, key=lambda _: self._scheduler.random())
-            ready.clear()
-            ready.extend(handles)
 
     def _advance(self) -> None:
         """Jump to the next timer or packet; without one, nothing can happen any more."""
@@ -314,9 +338,10 @@ class Timeline(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Run the callback at a virtual instant; equal instants keep the order of the calls.
+        """Run the callback at a virtual instant.
 
-        Infinity is never; nan raises ValueError.
+        Equal instants keep the order of the calls, unless `orders` decides. Infinity is never; nan
+        raises ValueError.
         """
         self._fence()
         if math.isnan(when):
@@ -324,7 +349,9 @@ class Timeline(asyncio.BaseEventLoop):
             raise ValueError(msg)
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         if when != math.inf:
-            heapq.heappush(self._timers, (when, next(self._order), handle))
+            seeded = self._seeded
+            tie = next(self._order) if seeded is None else seeded.tie()
+            heapq.heappush(self._timers, (when, tie, handle))
             handle._scheduled = True  # type: ignore[attr-defined]
         return handle
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 Seconds: TypeAlias = float | timedelta | str
 """A duration: seconds as a number, a timedelta, or a text with a unit ("10s", "500ms", "5 min", "1h30m")."""
+StateKey: TypeAlias = "str | Callable[..., Any] | None"
+"""What state is found by: a name, a function of the call's arguments, or None (its owner)."""
 Validator: TypeAlias = "Callable[[Any, attrs.Attribute[Any], Any], None]"
 
 V = TypeVar("V", bound="Callable[..., Any]")
@@ -305,12 +307,24 @@ share: Final = fits("a share above 0, at most 1", is_share)
 """A validator: a number above 0, at most 1."""
 flag: Final = fits("true or false", lambda value: isinstance(value, bool), refused="True or False")
 """A validator: True or False, and nothing that merely behaves like them."""
-state_key: Final = fits(
-    "a name that is not empty",
-    lambda key: key is None or (isinstance(key, str) and bool(key)),
-    refused="a name that is not empty, or None",
-)
-"""A validator: the name under which state is shared, text that is not empty; None for private state."""
+
+
+@wants("a name that is not empty")
+def state_key(instance: object, attribute: attrs.Attribute[Any], key: object) -> None:
+    """A validator: the name under which state is shared, text that is not empty; None for private state.
+
+    Or a function of the call's arguments: one state for each of its values.
+    """
+    if key is None or (isinstance(key, str) and key):
+        return
+    wanted = "a name that is not empty, or None"
+    if is_function(key) and not isinstance(key, type):
+        from inspect import iscoroutinefunction  # imported here: few keys are functions
+
+        if not iscoroutinefunction(key):
+            return
+        wanted = "a function that is not async: it is asked in sync calls, too"
+    refuse(path_of(instance, attribute), wanted, key)
 
 
 def function(wanted: str) -> Validator:

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.world import current_world
 from tests.calls.forms import Server, at_once, both, everywhere, settle
 from tests.internals.calls import BULKHEADS
 
@@ -244,3 +245,33 @@ def test_a_call_that_would_queue_without_an_event_loop_says_so():
         read().send(None)
     assert (state.running, state.waiting) == (1, 0)
     state.release()
+
+
+async def test_max_wait_alone_lets_calls_wait():
+    """`Bulkhead(4, max_wait=600)` has a queue: of 320 calls none is lost, and four run at once."""
+    running, most = 0, 0
+
+    @rb.Policy(rb.Bulkhead(4, max_wait=600))
+    async def work():
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await current_world().asleep(2)
+        running -= 1
+
+    with rb.testing.virtual_time() as clock:
+        await asyncio.gather(*(work() for _ in range(320)))
+        assert (most, clock.elapsed) == (4, 160)
+
+
+def test_what_a_call_waits_for_follows_from_the_fields():
+    """Without `max_wait` and `queue` no call waits."""
+    layers = [rb.Bulkhead(4), rb.Bulkhead(4, max_wait=0), rb.Bulkhead(4, max_wait=9)]
+    assert [layer.most_waiting for layer in layers] == [0, 0, float("inf")]
+    assert [layer.worst_wait for layer in layers] == [0, 0, 9]
+    assert (
+        rb.Bulkhead(4, queue=2).most_waiting
+        == rb.Bulkhead(4, queue=2, max_wait=9).most_waiting
+        == 2
+    )
+    assert layers[2].summary() == "4 at once, others wait up to 9 s"

@@ -15,15 +15,30 @@ async def hang():
     await asyncio.get_running_loop().create_future()
 
 
+class Block:
+    """A Deadline as a block around the functions that it decorates."""
+
+    def __init__(self, seconds):
+        self.limit = rb.Deadline(seconds)
+
+    def __call__(self, function):
+        async def call(*args):
+            async with self.limit:
+                return await function(*args)
+
+        return call
+
+
 def limited(kind, seconds=5):
-    """A policy with one time limit, and the error that it raises."""
+    """A policy with one time limit, or a block under one, and the error that it raises."""
     return {
+        "block": (Block(seconds), rb.DeadlineExceededError),
         "timeout": (rb.Policy(rb.Timeout(seconds)), rb.errors.AttemptTimeoutError),
         "deadline": (rb.Policy(rb.Deadline(seconds)), rb.DeadlineExceededError),
     }[kind]
 
 
-each_limit = pytest.mark.parametrize("kind", ["timeout", "deadline"])
+each_limit = pytest.mark.parametrize("kind", ["timeout", "deadline", "block"])
 
 
 @pytest.fixture
@@ -151,7 +166,12 @@ async def test_an_error_on_the_way_out_comes_out(kind, clock):
 
 @pytest.mark.parametrize(("inner", "outer"), [(5, 9), (9, 5), (5, 5)])
 @pytest.mark.parametrize(
-    "kinds", ["timeout-timeout", "timeout-deadline", "deadline-timeout", "deadline-deadline"]
+    "kinds",
+    [
+        f"{outer}-{inner}"
+        for outer in ("timeout", "deadline", "block")
+        for inner in ("timeout", "deadline", "block")
+    ],
 )
 async def test_nested_limits_the_shorter_one_speaks(inner, outer, kinds, clock):
     """Of nested limits the shorter one raises; of two at the same instant the outer one."""

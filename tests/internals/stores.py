@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.stores",
     {
-        "": "session_log session_record",
+        "": "effects session_log session_record",
         "redis.known": "Change",
         "redis.url": "without_secrets",
         "redis_state": "circuit",

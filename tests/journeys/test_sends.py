@@ -85,9 +85,10 @@ async def test_a_blocked_send_that_is_cancelled_is_never_delivered(server, round
         await server.cut("abort", seconds=3)
         await asyncio.sleep(0.1)
         await journey.send(1, 2)
-        waiting = [
-            asyncio.create_task(journey.client.send("tool_result", {"n": n})) for n in range(3, 7)
-        ]
+        waiting = []
+        for n in range(3, 7):
+            waiting.append(asyncio.create_task(journey.client.send("tool_result", {"n": n})))
+            await asyncio.sleep(0)  # each is called before the next
         await asyncio.sleep(0.1)
         assert not any(task.done() for task in waiting)
         waiting[0].cancel()

@@ -193,6 +193,7 @@ def policies(draw):
     order = kinds if draw(st.booleans()) else [kind for kind in LAYERS if kind in kinds]
     if rb.Fallback in order and rb.Retry in order:
         order = [kind for kind in order if kind is not rb.Fallback]
+    order = sorted(order, key=lambda kind: kind.only_innermost)
     return rb.Policy(*(draw(values(kind)) for kind in order), name=draw(st.none() | names))
 
 

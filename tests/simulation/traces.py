@@ -134,7 +134,7 @@ def trace(seed: int) -> list[Any]:
     """What is seen of one run, as JSON gives it back."""
     traced = Traced(seed)
     with lines_to(traced.see):
-        Simulation(seed, traced.plan.faults, max_steps=2_000_000).run(traced.main)
+        Simulation(seed, traced.plan.faults, max_steps=2_000_000, orders="fifo").run(traced.main)
     return json.loads(json.dumps(traced.seen))
 
 

@@ -241,7 +241,7 @@ def test_what_main_raises_comes_out_with_the_seed():
     with pytest.raises(KeyError) as caught:
         simulate(main, seed=4)
     assert caught.value.__notes__ == [
-        "in Simulation(seed=4, faults=None) after 3.000 virtual seconds"
+        "in Simulation(seed=4, faults=None, orders='seeded') after 3.000 virtual seconds"
     ]
 
 
@@ -302,7 +302,7 @@ def test_faults_are_counted():
     simulation = Simulation(3, faults)
     simulation.run(chat)
     assert dict(simulation.faults_fired) == {"abort": 1, "restart": 1, "vanish": 1}
-    assert repr(simulation) == f"Simulation(seed=3, faults={faults!r})"
+    assert repr(simulation) == f"Simulation(seed=3, faults={faults!r}, orders='seeded')"
 
 
 def test_the_servers_cut_is_the_networks():

@@ -298,21 +298,3 @@ def test_the_trace_knows_time_and_text():
         len({first, hash_of((1, "a"), (3, "b")), hash_of((1, "a"), (2, "c")), hash_of((1, "a"))})
         == 4
     )
-
-
-def test_shuffling_is_seeded():
-    """The advisory mode runs ready callbacks in another order, the same one for the same seed."""
-
-    def order(seed):
-        async def main(loop):
-            seen = []
-            for number in range(30):
-                loop.call_soon(seen.append, number)
-            await asyncio.sleep(1)
-            return seen
-
-        return run(main, seed=seed, shuffle=True)
-
-    assert order(1) == order(1)
-    assert order(1) != order(2)
-    assert sorted(order(1)) == list(range(30)) != order(1)

@@ -127,8 +127,9 @@ class LinkCalls:
 
     def link_ready(self) -> None:
         """The link is READY again: what opened the circuit of its calls is over."""
-        if self.states.current is not None:
-            self.states.current.link_ready(current_world().monotonic())
+        now = current_world().monotonic()
+        for circuit in self.states.circuits():
+            circuit.link_ready(now)
 
     async def make(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the client, and repeat it if the policy allows that and it is safe."""
@@ -159,6 +160,7 @@ class LinkCalls:
                 name=f"reconnecting.{name}" if name else "reconnecting",
                 states=self.states,
                 reading=Reading(PLAIN_ANSWERS, self._read),
+                read=_arguments,
             )
         return self._bound[key]
 
@@ -345,6 +347,12 @@ def _begin(client: Any, call: Call, wire: MCPWire) -> Callable[[], Coroutine[Any
         )
 
     return begin
+
+
+def _arguments(args: tuple[Any, ...], _: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the arguments that the user gave, for a key function."""
+    call: Call = args[0]
+    return call.args, call.kwargs
 
 
 def _operation(call: Call) -> str:

@@ -19,6 +19,7 @@ from ... import events
 from ...failure import RejectedError, config_error, failure_or_none, rule_for
 from ...failure.teaching import TeachesNames, taught
 from ...telemetry import emit
+from ...telemetry.hub import HUB, tell
 from ...world import current_world
 from ..registry import IN_FORCE, Sort
 from .state import CircuitState
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal, Self
 
+    from ..rejections import CircuitOpenError
     from ..shared import SharedState, State
     from .shared_circuit import SharedCircuit
 
@@ -61,12 +63,19 @@ def _tell(circuit: CircuitState, previous: State, state: State, reason: str, now
             reason=reason,
             retry_after=circuit.retry_after(now) if is_open else None,
             failure=circuit.because if is_open else None,
+            is_shadow=circuit.settings.shadow,
         )
     )
 
 
+def _tell_shadow(circuit: CircuitState, error: CircuitOpenError) -> None:
+    """Emit the event of a call that a shadow would have rejected."""
+    if HUB.listening:
+        tell(events.ShadowRejected(key=circuit.key, failure=error.failure))
+
+
 def _new_circuit(key: str, settings: Breaker) -> CircuitState:
-    return CircuitState(key, settings, _chance, _tell)
+    return CircuitState(key, settings, _chance, _tell, _tell_shadow)
 
 
 def _worth(circuit: CircuitState) -> int:
@@ -83,7 +92,7 @@ def _worth(circuit: CircuitState) -> int:
 def _shared(store: SharedState, key: str, settings: Breaker) -> SharedCircuit:
     from .shared_circuit import SharedCircuit  # imported here: most processes share nothing
 
-    return SharedCircuit(key, settings, _chance, _tell, store)
+    return SharedCircuit(key, settings, _chance, _tell, store, on_shadow=_tell_shadow)
 
 
 CIRCUITS: Final = Sort[CircuitState, Breaker](
@@ -157,6 +166,11 @@ class Circuit(TeachesNames):
         return found.state
 
     @property
+    def is_shadow(self) -> bool:
+        """Whether it only counts and tells (`Breaker(shadow=True)`): no call is rejected."""
+        return self._asked().settings.shadow
+
+    @property
     def retry_after(self) -> float | None:
         """Seconds until a call may be admitted; None if one may now, or if unknown (isolated)."""
         return self._asked().retry_after(clock())
@@ -217,6 +231,8 @@ class Circuit(TeachesNames):
         found = self._find()
         now = clock()
         parts = [f"<Circuit {found.key} {found.state}"]
+        if found.settings.shadow:
+            parts.append("a shadow: rejects no call")
         if found.state == "open":
             parts.append(f"{found.retry_after(now) or 0:.1f} s left")
         if found.state in ("closed", "open", "half_open"):
@@ -300,9 +316,14 @@ def circuit(of: str | Callable[..., Any], /) -> Circuit:
     def found() -> CircuitState:
         state = None if find is None else find()
         if state is None:
-            raise config_error(
-                "circuit.of", "a key, or what is protected by a policy with a Breaker", of
-            )
+            wanted = "a key, or what is protected by a policy with a Breaker"
+            write = None
+            if any(
+                layer.key_function for layer in getattr(getattr(of, "policy", of), "layers", ())
+            ):
+                wanted = "a handle of circuits(): its key is a function, and has a circuit for each value"
+                write = "rb.calls.circuits()"
+            raise config_error("circuit.of", wanted, of, write=write)
         return state
 
     found()

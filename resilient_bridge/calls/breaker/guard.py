@@ -83,6 +83,9 @@ class BreakerGuard(Guard):
         state.ended(permit, attempt, now, failure, self.layer, self.named)
         return error
 
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        return circuit_of(hedge).is_closed
+
     def conditions(self) -> tuple[Any, ...]:
         return conditions(self.layer)
 

@@ -20,7 +20,6 @@ import attrs
 
 from ...failure import Failure
 from ...world import REAL
-from ..rejections import CircuitOpenError
 from ..waits import AnswerWait, is_real_time, waited_for
 from .guard import BreakerGuard, circuit_of
 from .state import CircuitState
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from ..frame import CallFrame
     from ..guards import Wait
+    from ..rejections import CircuitOpenError
     from ..shared import CircuitAnswer, CircuitView, Ending, Question, SharedState, State
     from .value import Breaker
 
@@ -69,8 +69,10 @@ class SharedCircuit(CircuitState):
         rng: random.Random,
         on_transition: Callable[[CircuitState, State, State, str, float], None],
         store: SharedState,
+        *,
+        on_shadow: Callable[[CircuitState, CircuitOpenError], None] = lambda *_: None,
     ) -> None:
-        super().__init__(key, settings, rng, on_transition)
+        super().__init__(key, settings, rng, on_transition, on_shadow)
         self.store = store
         self.view: CircuitView | None = None
         self._failure: Failure | None = None  # the last view reported
@@ -108,11 +110,9 @@ class SharedCircuit(CircuitState):
             return Permit.of(self.era, view.era)
         remaining = self._open_until - now
         if remaining > 0 or self.state == "isolated":
-            raise CircuitOpenError(
-                self.key, self.state, self.why, remaining if remaining > 0 else None, self.because
-            )
+            return self._reject(self.state, remaining if remaining > 0 else None)
         if self.state == "half_open" and not view.free:
-            raise CircuitOpenError(self.key, "half_open", self.why, view.hint, self.because)
+            return self._reject("half_open", view.hint)
         return line.ask()
 
     def settle(self, answer: CircuitAnswer | None, now: float) -> int:
@@ -128,7 +128,7 @@ class SharedCircuit(CircuitState):
         if view.state in ("closed", "disabled"):
             return Permit.of(self.era, view.era)
         hints: dict[str, float] = {"open": view.remaining, "half_open": view.hint}
-        raise CircuitOpenError(self.key, view.state, view.why, hints.get(view.state), self.because)
+        return self._reject(view.state, hints.get(view.state), view.why)
 
     def succeeded(self, permit: int, now: float, seconds: float) -> None:
         if not self._is_led():

@@ -54,7 +54,8 @@ class CircuitState:
     """The circuit `key` with the numbers of its `settings`; times are monotonic seconds.
 
     `on_transition(circuit, previous, state, reason, now)` is called outside the lock, once per
-    transition, in their order.
+    transition, in their order; `on_shadow(circuit, error)` for each call that a shadow would have
+    rejected.
     """
 
     is_shared: ClassVar[bool] = False
@@ -68,6 +69,7 @@ class CircuitState:
         "_lock",
         "_looked_at",
         "_next_overdue",
+        "_on_shadow",
         "_on_transition",
         "_open_until",
         "_openings",
@@ -98,6 +100,7 @@ class CircuitState:
         settings: Breaker,
         rng: random.Random,
         on_transition: Callable[[CircuitState, State, State, str, float], None],
+        on_shadow: Callable[[CircuitState, CircuitOpenError], None] = lambda *_: None,
     ) -> None:
         self.key = key
         self.settings = settings
@@ -107,7 +110,7 @@ class CircuitState:
         self.because: Failure | None = None  # the failure that opened it, while that lasts
         self.is_closed = self.is_plain = self.is_silent = True
         self._lock = new_lock()
-        self._rng, self._on_transition = rng, on_transition
+        self._rng, self._on_transition, self._on_shadow = rng, on_transition, on_shadow
         self._untold: tuple[tuple[State, State, str, float], ...] = ()
         self._is_telling = False
         self._window = window_for(settings)
@@ -139,7 +142,7 @@ class CircuitState:
         if (
             remaining > 0
         ):  # true whatever another thread does now, and the usual answer in an outage
-            raise CircuitOpenError(self.key, "open", self.why, remaining, self.because)
+            return self._reject("open", remaining)
         with self._lock:
             if self.is_closed:
                 return self.era
@@ -147,12 +150,19 @@ class CircuitState:
             if is_due:
                 self._change("half_open", "reset_timeout_elapsed", now)
             permit = self._lease(now) if self.state == "half_open" else None
-            if permit is None:
-                hint = self._hint(now)
-                raise CircuitOpenError(self.key, self.state, self.why, hint, self.because)
+            state, hint = self.state, self._hint(now)
         if is_due:
             self._tell()
-        return permit
+        return self._reject(state, hint) if permit is None else permit
+
+    def _reject(self, state: State, hint: float | None, why: str | None = None) -> int:
+        """Raise CircuitOpenError; a shadow reports it, and returns a permit that counts nowhere."""
+        why = self.why if why is None else why
+        error = CircuitOpenError(self.key, state, why, hint, self.because)
+        if not self.settings.shadow or state == "isolated":
+            raise error
+        self._on_shadow(self, error)
+        return self.era  # of a circuit that is not closed
 
     def succeeded(self, permit: int, now: float, seconds: float) -> None:
         """The call ended well, after `seconds`; a slow one counts as a failure."""
@@ -288,7 +298,8 @@ class CircuitState:
 
     def rejects(self, moment: float) -> bool:
         """Return whether a call at that time is certainly rejected: open, or isolated."""
-        return self.state == "isolated" or (self.state == "open" and moment < self._open_until)
+        is_open = self.state == "open" and moment < self._open_until and not self.settings.shadow
+        return is_open or self.state == "isolated"
 
     def counts(self, now: float) -> tuple[int, int]:
         """Return (failed, seen) of the window; if not closed, of the calls that opened it."""

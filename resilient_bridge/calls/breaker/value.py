@@ -19,9 +19,11 @@ from ...values.backoff import Backoff
 from ...values.fields import (
     LONGEST,
     Seconds,
+    StateKey,
     as_seconds,
     called,
     count,
+    flag,
     is_count,
     is_number,
     optional,
@@ -114,10 +116,13 @@ class Breaker(Layer):
     out, those that point at the other side (transport, timeouts, what may pass) and the exception
     classes that the Retry beside it names; a 4xx or a mistake of ours counts neither way. What fits
     `ignore` never counts. `key` shares one circuit between policies; without it, it belongs to what
-    the breaker protects.
+    the breaker protects. A function of the call's arguments has one circuit for each value that it
+    returns (`key=lambda host, *_: host`). With `shadow=True` it counts, opens and closes, and says
+    so, and rejects no call: what it would have done can be seen first.
     """
 
     usual_position: ClassVar[int | None] = 5
+    is_keyed: ClassVar[bool] = True
     conditions_in: ClassVar[tuple[str, ...]] = ("on", "ignore")
     outside_retry: ClassVar[str] = (
         "Breaker outside of Retry: it sees one outcome a call, so every attempt of a call still goes to a server that is "
@@ -139,7 +144,8 @@ class Breaker(Layer):
     ignore: tuple[What, ...] = attrs.field(default=(), converter=as_whats, validator=whats())
     minimum: int | None = attrs.field(default=None, validator=(optional(count), _check_minimum))
     lease: float = attrs.field(default=30.0, converter=as_seconds, validator=some_seconds)
-    key: str | None = attrs.field(default=None, validator=state_key)
+    key: StateKey = attrs.field(default=None, validator=state_key)
+    shadow: bool = attrs.field(default=False, validator=flag)
 
     @classmethod
     @taught
@@ -154,7 +160,8 @@ class Breaker(Layer):
         on: What | Collection[What] = (),
         ignore: What | Collection[What] = (),
         lease: Seconds = 30.0,
-        key: str | None = None,
+        key: StateKey = None,
+        shadow: bool = False,
     ) -> Self:
         """Return a breaker that opens after `failures` in a row.
 
@@ -173,6 +180,7 @@ class Breaker(Layer):
             ignore=ignore,
             lease=lease,
             key=key,
+            shadow=shadow,
         )
 
     @property
@@ -198,7 +206,10 @@ class Breaker(Layer):
     def summary(self) -> str:
         """Return when it opens, and the smallest number of failures for that."""
         opens = f"{self.in_a_row} failures in a row" if self.in_a_row else self._share()
-        return f"opens after {opens}, then {self.probes} probe{'s' if self.probes > 1 else ''}"
+        shadow = "; a shadow: it rejects no call" if self.shadow else ""
+        return (
+            f"opens after {opens}, then {self.probes} probe{'s' if self.probes > 1 else ''}{shadow}"
+        )
 
     def _share(self) -> str:
         window = self.window

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ...failure import RejectedError
+from ...world import current_world
 from ..frame import CURRENT, enclosing
 from ..guards import Guard, not_admitted, state_for
+from ..registry import Sort
 from ..waits import SignalWait, Sleeps
-from .state import BULKHEADS, MADE, RATES
+from .state import BULKHEADS, MADE, RateState
 
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from ..frame import CallFrame
     from ..guards import Wait
-    from .state import BulkheadState, RateState, Ticket
+    from .state import BulkheadState, Ticket
     from .value import Bulkhead, RateLimit
 
 
@@ -49,6 +51,15 @@ class BulkheadGuard(Guard):
             attempt.slot = None
             state.release()
         return error
+
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        state: BulkheadState = state_for(hedge, BULKHEADS)
+        is_free = state.try_acquire()
+        hedge.slot = state if is_free else None
+        return is_free
+
+    def leave_hedge(self, hedge: CallFrame) -> None:
+        self.leave(hedge, None)
 
 
 class _QueueSlot(SignalWait):
@@ -97,6 +108,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
 
 
+RATES: Final = Sort[RateState, "RateLimit"](
+    "rate limit", RateState, lambda state: int(state.is_used(current_world().monotonic()))
+)
+
+
 class RateGuard(Guard):
     """Takes a turn before the call. The call uses up the turn, however it ends."""
 
@@ -121,3 +137,16 @@ class RateGuard(Guard):
         if wait <= 0:
             return None
         return Sleeps("RateLimit", attempt.world, (wait,), state.cancel)
+
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        state: RateState = state_for(hedge, RATES)
+        try:
+            state.reserve(hedge.started, 0.0)
+        except RejectedError:
+            return False
+        return True
+
+    def leave_hedge(self, hedge: CallFrame) -> None:
+        if hedge.is_rejected:  # by another layer: its turn was not used
+            state: RateState = state_for(hedge, RATES)
+            state.cancel()

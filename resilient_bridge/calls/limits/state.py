@@ -75,7 +75,10 @@ class BulkheadState:
         """
         ticket = Ticket(wake)
         with self._lock:
-            if self.running >= self.settings.calls and len(self._queue) >= self.settings.queue:
+            if (
+                self.running >= self.settings.calls
+                and len(self._queue) >= self.settings.most_waiting
+            ):
                 raise self.rejection()
             if self._queue is _EMPTY_QUEUE:
                 self._queue = OrderedDict()
@@ -191,9 +194,10 @@ class RateState:
         with self._lock:
             self._full_at -= self._per / self.settings.calls
 
+    def is_used(self, now: float) -> bool:
+        """Return whether calls have used turns that have not come back."""
+        return self._full_at > now
+
     def configure(self, settings: RateLimit) -> None:
         """Apply other numbers; the used part of the bucket stays used, in proportion."""
         self.settings = settings
-
-
-RATES: Final = Sort[RateState, "RateLimit"]("rate limit", RateState)

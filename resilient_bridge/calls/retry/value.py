@@ -16,6 +16,7 @@ from ...failure.vocabulary import Kind
 from ...failure.what import What, is_tenacity
 from ...values.backoff import Backoff, WaitSchedule, check_wait
 from ...values.fields import (
+    StateKey,
     Value,
     as_seconds,
     called,
@@ -51,12 +52,13 @@ class RetryBudget(Value):
 
     An outage then multiplies the load by about 1 + `ratio`, and not by `Retry.attempts`. The
     `floor` is for callers with few calls. `key` shares one budget between policies; without it, it
-    belongs to what the Retry protects.
+    belongs to what the Retry protects. A function of the call's arguments has a budget for each
+    value that it returns (`key=lambda host, *_: host`).
     """
 
     ratio: float = attrs.field(default=0.2, validator=number(least=0))
     floor: float = attrs.field(default=10, validator=number(least=0))
-    key: str | None = attrs.field(default=None, validator=state_key)
+    key: StateKey = attrs.field(default=None, validator=state_key)
 
     def __attrs_post_init__(self) -> None:
         """Refuse a budget that never allows a repeat: no retries is `Retry(attempts=1)`."""
@@ -119,6 +121,12 @@ class Retry(Layer):
     budget: RetryBudget | None = attrs.field(
         default=RetryBudget(), validator=optional(instance_of(RetryBudget))
     )
+
+    @property
+    def key_function(self) -> Callable[..., Any] | None:
+        """The function that selects the state of its budget; None if the budget's key is none."""
+        key: Any = None if self.budget is None else self.budget.key
+        return key if callable(key) else None
 
     @property
     def shared_state(self) -> str:

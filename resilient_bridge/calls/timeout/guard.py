@@ -18,7 +18,7 @@ from asyncio import current_task, get_running_loop
 from concurrent.futures import wait
 from contextvars import copy_context
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary, ref
 
 from ... import events
@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     from ...world.real import TimerHandle
     from ..frame import CallFrame
     from .value import Timeout
+
+    class Timed(Protocol):
+        """What is bounded, an attempt or a block: when it started (monotonic seconds)."""
+
+        @property
+        def started(self) -> float: ...
 
 
 # ---- timers --------------------------------------------------------------------------------------
@@ -68,8 +74,8 @@ class _Queue:
         self.has_our_clock = world is REAL and type(loop).time is asyncio.BaseEventLoop.time
         # What is needed to end a call: when, which task, and how often that task had been cancelled
         # before.
-        self.entries: dict[CallFrame, tuple[float, asyncio.Task[object], int]] = {}
-        self.expired: dict[CallFrame, tuple[asyncio.Task[object], int]] = {}
+        self.entries: dict[Timed, tuple[float, asyncio.Task[object], int]] = {}
+        self.expired: dict[Timed, tuple[asyncio.Task[object], int]] = {}
         self.is_armed = False
         self.timer: ref[TimerHandle] | None = None  # weak: it holds its loop
 
@@ -118,7 +124,7 @@ class Timers:
             WeakKeyDictionary()
         )
 
-    def enter(self, attempt: CallFrame, world: World = REAL) -> None:
+    def enter(self, attempt: Timed, world: World = REAL) -> None:
         """Start: cancel the running task after `seconds` of that world, unless it has left."""
         try:
             loop = get_running_loop()
@@ -136,7 +142,7 @@ class Timers:
         if not queue.is_armed:
             queue.arm(loop, now)
 
-    def leave(self, attempt: CallFrame, error: BaseException | None) -> bool:
+    def leave(self, attempt: Timed, error: BaseException | None) -> bool:
         """End the attempt; return whether `error` is the timer's own cancellation."""
         queue = self._queue
         if queue is not None and queue.entries.pop(attempt, None) is not None:
@@ -281,8 +287,19 @@ def bound(attempt: CallFrame, seconds: float) -> None:
     attempt.deadline_at = own if inherited is None else min(own, inherited)
     if attempt.deadline_at <= now:  # only an inherited one can have passed already
         attempt.is_rejected = True
-        text = "the deadline of the call around this one has passed"
-        raise DeadlineExceededError(Failure.of("SYS_DEADLINE_EXCEEDED", text, executed=Executed.NO))
+        raise late()
+
+
+def late() -> DeadlineExceededError:
+    """Return the error for what does not start, because a deadline around it has passed."""
+    text = "the deadline of the call around this one has passed"
+    return DeadlineExceededError(Failure.of("SYS_DEADLINE_EXCEEDED", text, executed=Executed.NO))
+
+
+def check_block(around: CallFrame) -> None:
+    """Raise DeadlineExceededError for a call in a block whose deadline has passed."""
+    if around.remaining == 0:
+        raise late()
 
 
 def remaining_or_raise(attempt: CallFrame, seconds: float) -> float:
@@ -301,11 +318,16 @@ def deadline_passed(attempt: CallFrame) -> DeadlineExceededError:
 
     The attempt had only what was left of it.
     """
-    at = attempt.deadline_at or 0.0
-    first: CallFrame = attempt.first or attempt
-    while (outer := enclosing(first)) is not None and outer.deadline_at == at:
-        first = outer.first or outer  # it inherits the deadline
-    return too_late(round(at - first.started, 4), Executed.MAYBE, None)
+    at, since = attempt.deadline_at or 0.0, attempt.started
+    frame: CallFrame | None = attempt
+    while frame is not None and frame.deadline_at == at:  # it is its own, or inherited
+        if frame.bounded_since is not None:
+            since = frame.bounded_since
+            break
+        if frame.around is None:
+            since = (frame.first or frame).started
+        frame = frame.around or enclosing(frame)
+    return too_late(round(at - since, 4), Executed.MAYBE, None)
 
 
 def too_late(

@@ -25,6 +25,7 @@ from ..layer import Layer
 
 
 if TYPE_CHECKING:
+    from types import TracebackType
     from typing import Self
 
 
@@ -119,6 +120,11 @@ class Deadline(Layer):
     No wait starts that could not end before it. Policies inside inherit what is left, and the
     callee reads it from `current_attempt().remaining`. A sync call is not interrupted: its attempts
     and waits are bounded. ConfigError names a bad field.
+
+    It bounds a block as well: `async with rb.Deadline(5):` cancels it after 5 s and raises
+    DeadlineExceededError; `with rb.Deadline(5):` bounds the waits of the calls inside, of which
+    none starts later. Of nested ones the shortest counts. One object may be entered by many tasks
+    and threads at once, an async block in a task alone (else RuntimeError).
     """
 
     usual_position: ClassVar[int | None] = 0
@@ -127,6 +133,42 @@ class Deadline(Layer):
     )
 
     seconds: float = attrs.field(converter=as_seconds, validator=some_seconds)
+
+    def __enter__(self) -> Self:
+        """Begin a sync block. DeadlineExceededError if a deadline around it has passed already."""
+        from .block import enter  # imported here: a value reads no clock
+
+        enter(self, self.seconds, is_async=False)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the block; its error propagates."""
+        from .block import leave
+
+        leave(self, error)
+
+    async def __aenter__(self) -> Self:
+        """Begin an async block. DeadlineExceededError if a deadline around it has passed already."""
+        from .block import enter
+
+        enter(self, self.seconds, is_async=True)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the block. DeadlineExceededError in the place of its own cancellation."""
+        from .block import leave
+
+        leave(self, error)
 
     def summary(self) -> str:
         """Return how long the whole call may take."""

@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import resilient_bridge as rb
 from resilient_bridge.testing import Faults
@@ -143,7 +143,14 @@ def server_of(case: Case) -> Callable[..., Any]:
     return serve
 
 
-def run(case: Case, seed: int, *, rate: float = 0.15, until: float = 40.0) -> Seen:
+def run(
+    case: Case,
+    seed: int,
+    *,
+    rate: float = 0.15,
+    until: float = 40.0,
+    orders: Literal["seeded", "fifo"] = "seeded",
+) -> Seen:
     """One schedule."""
     # Spoiled bytes end a client for good (1002), as they should. So garbage is played as frames: the connection is sound, and what is said is not.
     plan = Faults(seed=seed, rate=rate, until=until).plan
@@ -158,7 +165,7 @@ def run(case: Case, seed: int, *, rate: float = 0.15, until: float = 40.0) -> Se
         seen.strays += len(server.strays)
 
     try:
-        Simulation(seed, faults, server=server_of(case)).run(main)
+        Simulation(seed, faults, server=server_of(case), orders=orders).run(main)
     except Exception as error:  # noqa: BLE001 -- whatever ends a run early is what it has to show
         seen.problems.append(f"{type(error).__name__}: {error}")
     seen.problems = [f"{problem}  [run({case.name!r}, {seed})]" for problem in seen.problems]

@@ -50,7 +50,7 @@ def trace(case: Case, seed: int) -> list[Any]:
         rb.listen(lambda event: see("event", type(event).__name__, reported(event))),
         lines_to(see),
     ):
-        totals = schedules.run(case, seed)
+        totals = schedules.run(case, seed, orders="fifo")
     counted = (totals.verdicts, totals.reasons, totals.proofs)
     seen += [sorted([str(name), count] for name, count in each.items()) for each in counted]
     seen.append([totals.delivered, totals.gaps, totals.strays, totals.problems])
