@@ -76,6 +76,7 @@ def _plain(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
         ),
         ("Sidecar", "env"): st.dictionaries(words, words, max_size=2),
         ("Sidecar", "check"): st.dictionaries(names, names, max_size=2),
+        ("Sidecar", "verify"): st.dictionaries(names, names, max_size=2),
         ("Sidecar", "concurrency"): st.dictionaries(names, count, max_size=2),
         ("End", "status"): st.none() | st.integers(100, 599),
     }[owner.__name__, field.name]
@@ -84,7 +85,7 @@ def _plain(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
 def _numbers(owner: type, name: str) -> st.SearchStrategy:
     least = {"factor": 1.0, "ratio": 0.0, "floor": 0.0}.get(name, 0.01)
     return st.floats(
-        max(least, 0.01) if name == "floor" else least, 1.0 if name == "rate" else 50.0
+        max(least, 0.01) if name == "floor" else least, 1.0 if name in {"rate", "budget"} else 50.0
     )
 
 

@@ -81,7 +81,7 @@ class Wrapping:
 
     def proxied(self, path: str, value: Any, owner: Any) -> Any:
         """Return the proxy of an attribute that is a call or has calls, else the attribute."""
-        key = path, type(value)
+        key = path, type(cast("object", value))
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._found(key, self._attribute_kind(path, value))
@@ -223,7 +223,7 @@ class Wrapping:
 
         async def begin(*args: Any, **kwargs: Any) -> Any:
             result = await method(*args, **kwargs)
-            is_stream = hasattr(type(result), "__anext__") and not is_page(result)
+            is_stream = hasattr(type(cast("object", result)), "__anext__") and not is_page(result)
             return await AsyncItems.at_first_item(result) if is_stream else result
 
         @wraps(method)
@@ -305,7 +305,7 @@ class Wrapping:
         """Return the proxy of a started stream, a page, or a part of the client, else the result."""
         if isinstance(result, AsyncItems | Items):
             return result.watched(partial(self.broken_off, protected))
-        key = f"{path}()", type(result)
+        key = f"{path}()", type(cast("object", result))
         kind = self._kinds.get(key)
         if kind is None:
             is_part = self._is_part(path, result)
