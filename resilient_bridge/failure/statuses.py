@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from .bodies import EMPTY, ErrorBody, read_body
+from .bodies import EMPTY, ErrorBody, is_page, read_body
 from .finding import Finding
 from .payloads import payload_finding
 from .provider_codes import (
@@ -42,6 +42,7 @@ _RATE_LIMITED = 429
 _BAD_REQUEST: Final = 400
 _FORBIDDEN: Final = 403
 _TOO_LARGE: Final = 413
+_UPGRADE_REQUIRED: Final = 426
 _SERVER = 500
 _LOGINS: Final = frozenset({400, 401, 403})
 _LIMITS: Final = frozenset(
@@ -65,6 +66,11 @@ _OF_A_CALL: Mapping[int, Finding] = {
     408: Finding(code="SYS_TIMEOUT", message="the server waited too long for the request"),
     499: Finding(code="SYS_UPSTREAM_REJECTED", message="cancelled by us"),
 }
+_OF_PROXIES: Final = frozenset({"CONN_UPGRADE_REJECTED", "AUTH_FORBIDDEN"})
+_PAST_A_PROXY: Final = (
+    "a proxy in between may block WebSockets: try wss:// (port 443), let the proxy pass the headers "
+    "Upgrade and Connection on, or connect without it (NO_PROXY); else check the url's path"
+)
 _CATEGORIES: Mapping[int, Category] = {
     408: Category.TIMEOUT,
     421: Category.TRANSPORT,
@@ -77,6 +83,14 @@ def is_passing(status: int) -> bool:
     return status in _PASSING
 
 
+def upgrade_finding(status: int, headers: object = None, body: object = None) -> Finding:
+    """Return the verdict on a response that refused a WebSocket."""
+    finding = status_finding(status, headers, body, upgrade=True)
+    if finding.code in _OF_PROXIES and _may_be_a_proxys(status, headers, body):
+        return finding.evolve(suggestions=(_PAST_A_PROXY, *finding.suggestions))
+    return finding
+
+
 def status_finding(
     status: int,
     headers: object = None,
@@ -85,9 +99,9 @@ def status_finding(
     upgrade: bool = False,
     now_wall: float | None = None,
 ) -> Finding:
-    """Return the verdict on a response without success; `upgrade` if it refused a WebSocket.
+    """Return the verdict on a response without success.
 
-    `body` is what came with it, in any form.
+    `body` is what came with it, in any form; `upgrade` is for `upgrade_finding`.
     """
     document: object = body
     if body and isinstance(body, (bytes, bytearray, str)):
@@ -120,6 +134,17 @@ def status_finding(
         dated = finding.details if retry_at is None else {**finding.details, "retry_at": retry_at}
         finding = finding.evolve(retry_after=wait, details=dated)
     return with_message(finding, content.message) if content.message else finding
+
+
+def _may_be_a_proxys(status: int, headers: object, body: object) -> bool:
+    """Return whether a proxy may have refused a WebSocket, or have taken its headers away.
+
+    A server that speaks WebSocket there does not answer an upgrade with success, and asks for one
+    (426) only if it got none. A 403 with a page is what a filter says; an API refuses without one.
+    """
+    if status == _UPGRADE_REQUIRED or 200 <= status < 300:
+        return True
+    return status == _FORBIDDEN and is_page(body, headers)
 
 
 def _by_status(status: int, *, upgrade: bool, waits: bool) -> Finding:
