@@ -16,8 +16,8 @@ from bench import journeys
 CEILINGS = {
     "success, an int": (1, 1),
     "success, a dict": (1, 1),
-    "fails once, retry alone": (45, 12),
-    "fails once, with circuit and timeout": (66, 16),
+    "fails once, retry alone": (44, 12),
+    "fails once, with circuit and timeout": (65, 16),
     "wrapped SDK, 429 then 200": (197, 33),
     "HTTPTransport, 503 then 200": (125, 33),
     "send to ack": (112, 28),

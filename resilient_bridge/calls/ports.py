@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .current import disprove as disprove
     from .current import enter_world as enter_world
     from .current import failure_in_call as failure_in_call
+    from .current import forbid_hedge as forbid_hedge
     from .current import frame_with_key as frame_with_key
     from .current import is_retried_around as is_retried_around
     from .current import leave_call as leave_call
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from .effects import inside as inside
     from .effects import resolved as resolved
     from .frame import CallFrame as CallFrame
+    from .hedge.value import Hedge as Hedge
     from .limits.state import RateState as RateState
     from .outcome import captured as captured
     from .policy import EnvironmentSource as EnvironmentSource
@@ -78,10 +80,11 @@ _NAMES = {
     ".binding": "Binding",
     ".breaker.state": "CircuitState",
     ".current": "caller calls_for current_frame disprove enter_world failure_in_call"
-    " frame_with_key is_retried_around leave_call leave_world make_last never_again"
+    " forbid_hedge frame_with_key is_retried_around leave_call leave_world make_last never_again"
     " outside remaining repeat_within request_sent",
     ".effects": "Effect EffectLedger Gate asked_for call_options held_text inside resolved",
     ".frame": "CallFrame",
+    ".hedge.value": "Hedge",
     ".limits.state": "RateState",
     ".outcome": "captured",
     ".policy": "EnvironmentSource SettingsSource",

@@ -565,7 +565,7 @@ def number_in(failure: Failure, name: str) -> float | None:
     fields = failure.__dict__
     details: Mapping[str, Any] | None = fields.get("details")
     value: object = (fields["_unread"]["details"] if details is None else details).get(name)
-    return value if isinstance(value, int | float) else None
+    return value if value is not None and isinstance(value, int | float) else None
 
 
 Failure.message = Unread("message", as_line)  # type: ignore[assignment]

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ...calls import Retry
 from ...calls.ports import (
     RESULTS,
+    Hedge,
     Reading,
     States,
     bind,
     failure_of_result,
+    forbid_hedge,
     is_retried_around,
     make_last,
     remaining,
@@ -332,6 +334,7 @@ class HTTPTransport(_Bases):
             sound_as=_same if asks else _Sound,
             window=_KEY_WINDOW if by_key else None,
             look=self._peek_async if is_async else self._peek,
+            races=any(isinstance(layer, Hedge) for layer in policy.layers),
         )
         send = self._protected[key] = bind(
             keyed(policy, origin),
@@ -446,18 +449,39 @@ class _Sound:
     def __init__(self, response: Any) -> None:
         self.response = response
 
+    async def aclose(self) -> None:
+        """Close the response of a request that lost its race."""
+        await self.response.aclose()
+
+
+def _may_race(request: Any) -> bool:
+    """Return whether a request may run twice at once.
+
+    One with an effect may not by its method or key: a server answers the second PUT, DELETE or use
+    of a key that comes beside the first with a conflict. Nor may one whose body is read once.
+    """
+    if request.method not in SAFE_METHODS and not request.extensions.get("rb.idempotent"):
+        return False
+    return not hasattr(request.stream, "is_started")
+
 
 def _same(response: Any) -> Any:
     return response
 
 
 def _sending(
-    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
+    inner: Any,
+    *,
+    sound_as: Callable[[Any], Any],
+    window: float | None,
+    look: Callable[[Any], Any],
+    races: bool,  # noqa: ARG001 -- of tasks
 ) -> Callable[[Any], Any]:
     """Return the function that sends a request once.
 
     `sound_as` wraps a response below status 400, `look` reads the body of any other. `window`: the
-    seconds for which the server remembers the key that permits repeats.
+    seconds for which the server remembers the key that permits repeats. `races`: the policy has a
+    Hedge.
     """
     once_sent = inner.handle_request
 
@@ -486,11 +510,18 @@ def _sending(
 
 
 def _sending_async(
-    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
+    inner: Any,
+    *,
+    sound_as: Callable[[Any], Any],
+    window: float | None,
+    look: Callable[[Any], Any],
+    races: bool,
 ) -> Callable[[Any], Any]:
     once_sent = inner.handle_async_request
 
     async def send(request: Any) -> Any:
+        if races and not _may_race(request):
+            forbid_hedge()
         if window is not None:
             repeat_within(window)
         note_sent(request)

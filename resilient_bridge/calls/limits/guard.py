@@ -54,6 +54,15 @@ class BulkheadGuard(Guard):
             state.release()
         return error
 
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        state: BulkheadState = state_for(hedge, BULKHEADS)
+        is_free = state.try_acquire()
+        hedge.slot = state if is_free else None
+        return is_free
+
+    def leave_hedge(self, hedge: CallFrame) -> None:
+        self.leave(hedge, None)
+
 
 class _QueueSlot(SignalWait):
     """A waiter in the queue of a bulkhead."""
@@ -132,6 +141,22 @@ class RateGuard(Guard):
         if wait <= 0:
             return None
         return Sleeps("RateLimit", attempt.world, chain((wait,), waits), state.cancel)
+
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        state: RateState = state_for(hedge, RATES)
+        try:
+            state.reserve(hedge.started, 0.0)
+        except RejectedError:
+            return False
+        if state.start(hedge.started) > 0:  # another thread was faster
+            state.cancel()
+            return False
+        return True
+
+    def leave_hedge(self, hedge: CallFrame) -> None:
+        if hedge.is_rejected:  # by another layer: its turn was not used
+            state: RateState = state_for(hedge, RATES)
+            state.cancel(has_started=True)
 
 
 def _waits(state: RateState, world: World, wait: float) -> Iterator[float]:
