@@ -148,7 +148,8 @@ class RateGuard(Guard):
             state.reserve(hedge.started, 0.0)
         except RejectedError:
             return False
-        if state.start(hedge.started) > 0:  # another thread was faster
+        if state.start(hedge.started) > 0:  # it has taken another turn, later
+            state.cancel()
             state.cancel()
             return False
         return True
