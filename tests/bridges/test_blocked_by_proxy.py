@@ -39,7 +39,7 @@ async def of_client(url):
 
 async def of_websockets(url):
     """That of the library alone."""
-    with pytest.raises(Exception) as caught:  # noqa: PT011 -- of its own class, by status
+    with pytest.raises(Exception) as caught:
         await connect(url, proxy=None)
     return rb.classify(caught.value)
 
