@@ -114,7 +114,7 @@ def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
         if file
         else "pass this to the function that starts your client's server"
     )
-    remark([place, *remarks(arguments, sidecar)])
+    remark([advice, *remarks(arguments, sidecar)])
     nested = {member: {name: entry}} if member else entry
     return show("mcp", _toml(name, entry) if client == "codex" else json.dumps(nested, indent=2))
 

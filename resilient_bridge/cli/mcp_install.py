@@ -61,9 +61,9 @@ def install(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
     if (code := show("mcp", _difference(path, text, after), is_data=True)) != 0:
         return code
     backup = _replace(path, before, after)
-    kept = f"as it was: {backup}" if backup is not None else "it is new"
+    copied = f"as it was: {backup}" if backup is not None else "it is new"
     takes_back = f"{_OPTION} {client} {name} --undo takes it back; restart the client"
-    remark([f"wrote {path}; {kept}; {takes_back}", *remarks(arguments, sidecar)])
+    remark([f"wrote {path}; {copied}; {takes_back}", *remarks(arguments, sidecar)])
     return 0
 
 
@@ -94,8 +94,8 @@ def undo(arguments: argparse.Namespace) -> int:
             return _put_back(path, now, text, backup)
     if with_member("", kind.member, name, servers[name]) == now:
         return _put_back(path, now, "", None)
-    kept = f"; as it was before: {backups[0]}" if backups else ""
-    return complain("mcp", f"--undo: {path} was changed since, so nothing was undone{kept}")
+    copied = f"; as it was before: {backups[0]}" if backups else ""
+    return complain("mcp", f"--undo: {path} was changed since, so nothing was undone{copied}")
 
 
 def _file_of(client: str) -> tuple[Client, Path] | str:
