@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .failure.exceptions import ConfigError as ConfigError
     from .failure.exceptions import ContextOverflowError as ContextOverflowError
     from .failure.exceptions import DeadlineExceededError as DeadlineExceededError
+    from .failure.exceptions import EffectHeldError as EffectHeldError
     from .failure.exceptions import InboxFullError as InboxFullError
     from .failure.exceptions import NotConnectedError as NotConnectedError
     from .failure.exceptions import NotDeliveredError as NotDeliveredError
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     ".failure.exceptions": (
-        "ArgumentError AttemptTimeoutError AuthError BulkheadFullError ContextOverflowError InboxFullError NotConnectedError NotDeliveredError OutboxFullError PositionGoneError Problem ProtocolError RejectedError SessionError SpendLimitError StoreError ThrottledError"
+        "ArgumentError AttemptTimeoutError AuthError BulkheadFullError ContextOverflowError EffectHeldError InboxFullError NotConnectedError NotDeliveredError OutboxFullError PositionGoneError Problem ProtocolError RejectedError SessionError SpendLimitError StoreError ThrottledError"
     ),
     ".failure.vocabulary": "Executed Severity",
 }

@@ -28,6 +28,7 @@ import attrs
 
 import resilient_bridge as rb
 from resilient_bridge import cli
+from tests.internals.calls import recommended
 from tests.internals.values import shown
 from tests.strategies import LAYERS, needed, page_of
 from website import outage, pictures
@@ -41,6 +42,26 @@ STRATEGIES: Final[Mapping[str, Callable[..., Any]]] = {
     "retry-budget": rb.RetryBudget,
 }
 """What a page of docs/strategies is about, made with nothing but what has no default."""
+_NUMBERS: Final = "no one two three four five six seven eight nine ten".split()
+CALLS_OF_THE_DEFAULT: Final = [
+    r"Retry\(\)` makes (\w+)",
+    r"`rb\.resilient` is used: (\w+) attempts",
+    r"with (\w+) attempts each",
+    r"wait for its (\w+) attempts",
+    r"calls of (\w+) attempts each",
+    r"(\w+) attempts per call mean",
+    r"attempts per call mean (\w+) times the load",
+    r"is then made (\w+) times",
+    r"By default a tool is called up to (\w+) times",
+    r"Ready to decorate with: (\w+) calls at most",
+]
+"""Where a sentence has the number of calls that a Retry makes by default."""
+COUNTING: Final = [
+    path.relative_to(ROOT).as_posix()
+    for path in [*sorted((ROOT / "docs").rglob("*.md")), Path(recommended.__file__)]
+    if re.search("|".join(CALLS_OF_THE_DEFAULT), path.read_text("utf-8"))
+]
+"""The files with such a sentence."""
 _COMMAND: Final = re.compile(
     r"(^```bash\nresilient-bridge (?P<call>.*?)\n```\n\n```text\n).*?(?=\n```$)",
     re.MULTILINE | re.DOTALL,
@@ -67,6 +88,21 @@ def defaults(text: str, of: Callable[..., Any]) -> str:
     part, next_title, end = rest.partition("\n## ")
     row = r"^\| `(?P<name>\w+)` \| (?P<default>`[^|]*`) \|(?=[^|]*\|$)"
     return head + title + re.sub(row, renewed, part, flags=re.MULTILINE) + next_title + end
+
+
+def counted(text: str) -> str:
+    """Renew the number of calls of a default Retry in each sentence that has it: a digit stays one, a word too."""
+
+    def renewed(found: re.Match[str]) -> str:
+        attempts, old = rb.Retry().attempts, found[1]
+        now = str(attempts) if old.isdigit() else _NUMBERS[attempts]
+        now = now.capitalize() if old[0].isupper() else now
+        start, end = (at - found.start() for at in found.span(1))
+        return found[0][:start] + now + found[0][end:]
+
+    for sentence in CALLS_OF_THE_DEFAULT:
+        text = re.sub(sentence, renewed, text)
+    return text
 
 
 def commands(text: str) -> str:
@@ -97,7 +133,7 @@ def _whole(page: Callable[[], str]) -> Callable[[str], str]:
     return lambda _: page()
 
 
-PAGES: Final[Mapping[str, Callable[[str], str]]] = {
+_PRINTED: Final[Mapping[str, Callable[[str], str]]] = {
     **{f"docs/reference/{name}.md": _whole(page) for name, page in reference.PAGES.items()},
     "docs/reference/severity.md": reference_failures.severities,
     "docs/reference/understood.md": reference_failures.understood,
@@ -114,6 +150,16 @@ PAGES: Final[Mapping[str, Callable[[str], str]]] = {
     "docs/how-to/explain-an-error.md": commands,
     "docs/how-to/configure-from-a-file.md": mistakes,
     "docs/images/outage.svg": _whole(lambda: outage.picture(outage.run_of())),
+}
+
+
+def _also_counted(name: str) -> Callable[[str], str]:
+    page = _PRINTED.get(name, str)
+    return (lambda text: counted(page(text))) if name in COUNTING else page
+
+
+PAGES: Final[Mapping[str, Callable[[str], str]]] = {
+    name: _also_counted(name) for name in dict.fromkeys([*_PRINTED, *COUNTING])
 }
 EVIDENCE: Final = ROOT / "docs/reference/evidence.md"
 _OF_EVIDENCE: Final[Mapping[str, str]] = {

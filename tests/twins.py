@@ -31,10 +31,14 @@ REPLACED = {
     ".suspend()": ".block()",
     ".asleep(": ".sleep(",
     # what only a task needs
-    """                            running_loop("Retry")
+    """                if plan.racing is not None:
+                    target = plan.racing(operation, target, discarded)
+""": "",
+    """                            if running_or_none() is None:
+                                running_loop("Retry")
 """: "",
     "from inspect import isawaitable\n": "",
-    "from ..transports.event_loop import running_loop\n": "",
+    "from ..transports.event_loop import running_loop, running_or_none\n": "",
     """    close: Any = getattr(answer, "aclose", None)
     if callable(close):
         closing: Any = close()

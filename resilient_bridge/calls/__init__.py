@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .current import current_attempt as current_attempt
     from .explanation import Explanation as Explanation
     from .fallback.value import Fallback as Fallback
+    from .hedge.value import Hedge as Hedge
     from .layer import Layer as Layer
     from .limits.value import Bulkhead as Bulkhead
     from .limits.value import RateLimit as RateLimit
@@ -43,6 +44,7 @@ _NAMES = {
     "breaker.circuit": "Circuit circuit circuits",
     "current": "Attempt",
     "explanation": "Explanation",
+    "hedge.value": "Hedge",
     "outcome": "Outcome",
     "policy": "Protected",
 }

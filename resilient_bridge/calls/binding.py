@@ -18,9 +18,11 @@ from .retry.value import Retry
 
 
 if TYPE_CHECKING:
+    from .effects import EffectLedger
     from .explanation import Explanation
     from .frame import Form, Proofs
     from .keys import Read
+    from .layer import Layer
     from .plan import Compiles
     from .registry import States
 
@@ -31,8 +33,9 @@ class Options(TypedDict, total=False):
     `idempotent`: whether a repeat is harmless; None if not specified. `must_say`: then a policy
     with a Retry is refused. `proofs`: which proofs of the errors that come out of it hold for the
     whole call. `allowed_by`: how its user would permit repeats, for the note. `reading`: how its
-    results are read, by their type if not specified. `read`: how the arguments that a key function
-    gets are found in those of the call; they are the same if not specified.
+    results are read, by their type if not specified. `effects`: the ledger whose gate is around it.
+    `read`: how the arguments that a key function gets are found in those of the call; they are the
+    same if not specified.
     """
 
     idempotent: Required[bool | None]
@@ -40,7 +43,18 @@ class Options(TypedDict, total=False):
     proofs: Proofs
     allowed_by: str
     reading: Reading
+    effects: EffectLedger | None
     read: Read | None
+
+
+def unpermitted(name: str, layer: Layer, idempotent: bool | None) -> ConfigError:
+    """Return the error for a layer that needs a function which may run twice."""
+    return config_error(
+        f"{type(layer).__name__} on {name}",
+        "a function that may run twice: @policy(idempotent=True)",
+        f"idempotent={idempotent}",
+        write="@policy(idempotent=True)",
+    )
 
 
 def undecided(name: str, write: str = "") -> ConfigError:
@@ -130,6 +144,10 @@ class Binding:
             and any(isinstance(layer, Retry) for layer in policy.layers)
         ):
             raise undecided(name)
+        if self.must_say and not idempotent:
+            for layer in policy.layers:
+                if layer.needs_permission:
+                    raise unpermitted(name, layer, idempotent)
         plan = plan_of(
             policy,
             form=form,
@@ -146,7 +164,7 @@ class Binding:
         unkeyed = Unkeyed(states)
         operation = Operation(policy, plan, unkeyed, name)
         operation.states = states
-        compile_for = partial(_bound, policy, plan.of_value, name, states)
+        compile_for = partial(_bound, policy, plan.of_value or plan, name, states)
         operation.by_key = ByKey(plan.keys, states, compile_for, self.read)
         breaker = only(plan.layers, Breaker)
         has_one = breaker is not None and breaker.key_function is None

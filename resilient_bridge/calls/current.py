@@ -157,6 +157,11 @@ def make_last(why: str = "") -> None:
         attempt.why_last = why or attempt.why_last
 
 
+def forbid_hedge() -> None:
+    """Have no further request run beside that of the attempt in progress."""
+    CURRENT.get().is_single = True
+
+
 def repeat_within(seconds: float) -> None:
     """Allow repeats for `seconds` from the first attempt; then only of what provably did not run."""
     attempt = CURRENT.get()

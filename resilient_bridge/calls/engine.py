@@ -41,7 +41,7 @@ from ..failure import RejectedError, failure_or_none
 from ..failure.what import matches_ended
 from ..telemetry import emit
 from ..telemetry.hub import HUB
-from ..transports.event_loop import running_loop
+from ..transports.event_loop import running_loop, running_or_none
 from ..world import REAL
 from .conditions import conditions, knowing, tenacity_state
 from .evidence import failure_in, keep_answer, proven
@@ -144,6 +144,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 is_short, first.world = False, outer.world
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), operation.budget
+                if plan.racing is not None:
+                    target = plan.racing(operation, target, discarded)
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at
@@ -158,8 +160,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                     while True:
                         if is_short:
                             try:
-                                if plan.enter is not None:
-                                    plan.enter(first)
+                                if plan.first_enter is not None:
+                                    plan.first_enter.enter(first)
                                 # without a merge of keywords that are not there
                                 result = await (
                                     function(*args, **kwargs) if kwargs else function(*args)
@@ -169,8 +171,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             else:
                                 if type(result) in plan.plain:
                                     # Nearly every attempt: nothing to read, nothing to decide.
-                                    if plan.leave is not None:
-                                        plan.leave(first, None)
+                                    if plan.first_leave is not None:
+                                        plan.first_leave.leave(first, None)
                                     if circuit is not None and not circuit.is_silent:
                                         seconds, under_way = clock() - now, circuit.under_way
                                         # 0: no longer listed, because it was counted as overdue
@@ -211,13 +213,14 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                         if again is None:
                             break
                         if error is None:
-                            await _discarded(result)
+                            await discarded(result)
                         if again.before is not None:
                             await refreshed(again, frame)
                         seconds = again.decision.wait
                         first.waited += seconds
                         if seconds > 0 or first.world is not REAL:  # virtual time lists 0, too
-                            running_loop("Retry")
+                            if running_or_none() is None:
+                                running_loop("Retry")
                             await first.world.asleep(seconds)
                         frame = again.next_attempt(frame)
                         set_frame(frame)
@@ -352,7 +355,7 @@ async def _answered(
             answers[id(condition)] = wrong
 
 
-async def _discarded(answer: Any) -> None:
+async def discarded(answer: Any) -> None:
     """Close a returned value that will not be read, because another attempt follows."""
     close: Any = getattr(answer, "aclose", None)
     if callable(close):
@@ -411,7 +414,7 @@ async def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
             is_replaced, answer = await _climbed(operation, first, failure, error, args, kwargs)
             if is_replaced and ending is None:
                 keep_answer(first, None)
-                await _discarded(result)
+                await discarded(result)
         except BaseException as failed:  # noqa: BLE001 -- it is raised in the form that the layers give it
             return failed if ending is not None else exit_around(plan, first, failed), None
         if not is_replaced:
@@ -469,7 +472,7 @@ async def _climbed(  # noqa: PLR0917 -- as above
                 continue
             if plan.reading.read(answer) is None or number == rungs[-1][0]:
                 return True, answer
-            await _discarded(answer)
+            await discarded(answer)
         if ending is None:
             return False, None
         raise ending

@@ -134,8 +134,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                     while True:
                         if is_short:
                             try:
-                                if plan.enter is not None:
-                                    plan.enter(first)
+                                if plan.first_enter is not None:
+                                    plan.first_enter.enter(first)
                                 # without a merge of keywords that are not there
                                 result = function(*args, **kwargs) if kwargs else function(*args)
                                 if type(result) not in PLAIN:
@@ -149,8 +149,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             else:
                                 if type(result) in plan.plain:
                                     # Nearly every attempt: nothing to read, nothing to decide.
-                                    if plan.leave is not None:
-                                        plan.leave(first, None)
+                                    if plan.first_leave is not None:
+                                        plan.first_leave.leave(first, None)
                                     if circuit is not None and not circuit.is_silent:
                                         seconds, under_way = clock() - now, circuit.under_way
                                         # 0: no longer listed, because it was counted as overdue
@@ -195,7 +195,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                         if again is None:
                             break
                         if error is None:
-                            _discarded(result)
+                            discarded(result)
                         if again.before is not None:
                             refreshed_sync(again, frame)
                         seconds = again.decision.wait
@@ -334,7 +334,7 @@ def _answered(
             answers[id(condition)] = wrong
 
 
-def _discarded(answer: Any) -> None:
+def discarded(answer: Any) -> None:
     """Close a returned value that will not be read, because another attempt follows."""
     close = getattr(answer, "close", None)
     if callable(close):
@@ -386,7 +386,7 @@ def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
             is_replaced, answer = _climbed(operation, first, failure, error, args, kwargs)
             if is_replaced and ending is None:
                 keep_answer(first, None)
-                _discarded(result)
+                discarded(result)
         except BaseException as failed:  # noqa: BLE001 -- it is raised in the form that the layers give it
             return failed if ending is not None else exit_around(plan, first, failed), None
         if not is_replaced:
@@ -444,7 +444,7 @@ def _climbed(  # noqa: PLR0917 -- as above
                 continue
             if plan.reading.read(answer) is None or number == rungs[-1][0]:
                 return True, answer
-            _discarded(answer)
+            discarded(answer)
         if ending is None:
             return False, None
         raise ending

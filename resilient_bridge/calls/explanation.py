@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..values.backoff import Backoff
+from .hedge.value import Hedge
 from .layer_order import harmful, only
 from .registry import MOST_VALUES
 from .retry.decision import Matcher
@@ -47,7 +48,9 @@ class Explanation:
         cls, layers: tuple[Layer, ...], state: SharedState | None = None, repeats: str = ""
     ) -> Self:
         """Compute it; `repeats` says which repeats are allowed for the protected function."""
-        calls, seconds = _calls(layers), _seconds(layers)
+        hedge = only(layers, Hedge)
+        calls = _calls(layers) * (1 if hedge is None else 1 + hedge.most)
+        seconds = _seconds(layers)
         order = [
             f"{index}. {layer!r}: {layer.summary()}{_by_key(layer)}"
             for index, layer in enumerate(layers, 1)

@@ -102,6 +102,8 @@ class CallFrame:
     is_called: bool = False  # its function has been called; only the long path sets it
     is_last: bool = False  # the callee cannot be called again: its arguments are used up
     why_last: str = ""  # why, for the note
+    is_single: bool = False  # its arguments can be read once only: no other request beside it
+    further: int = 0  # requests that a Hedge has sent in it beside the first one
     # monotonic: from then on only what provably did not run is repeated
     may_repeat_until: float | None = None
     # A boundary: a call made from it has a policy, which knows what its errors prove.

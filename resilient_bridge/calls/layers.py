@@ -11,7 +11,7 @@ from .breaker.value import Breaker
 from .limits.guard import RATES, BulkheadGuard, RateGuard
 from .limits.state import BULKHEADS
 from .limits.value import Bulkhead, RateLimit
-from .timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
+from .timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, timeout_guard_of
 from .timeout.value import Deadline, Timeout
 
 
@@ -67,7 +67,7 @@ GUARDS: Final[dict[type[Layer], Callable[[Any, Compiled], Guard]]] = {
     Bulkhead: lambda layer, _: BulkheadGuard(layer),
     RateLimit: lambda layer, _: RateGuard(layer),
     Breaker: _breaker,
-    Timeout: lambda layer, _: TimeoutGuard(layer),
+    Timeout: lambda layer, _: timeout_guard_of(layer.seconds),
     Deadline: _deadline,
 }
 """What makes the guard of each layer. Retry and Fallback have none: they are the loop around the

@@ -18,7 +18,6 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
-    cast,
     overload,
 )
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from typing import Self, TypeAlias
 
     from .blocks import Attempts
+    from .effects import EffectLedger
     from .explanation import Explanation
     from .plan import Plan
     from .registry import States
@@ -100,6 +100,14 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
             )
         if layer.never_inside_retry and Retry in kinds:
             refuse(path, layer.never_inside_retry, layer)
+        if layer.only_innermost and index < len(layers) - 1:
+            from ..failure.mistakes import code
+
+            ordered = ", ".join(
+                code(each) for each in (*layers[:index], *layers[index + 1 :], layer)
+            )
+            wanted = f"{kind.__name__} as the last layer: inside of all others"
+            refuse(path, wanted, layer, write=f"rb.Policy({ordered})")
         kinds.append(kind)
 
 
@@ -157,6 +165,7 @@ def _as_decorator(
     *,
     idempotent: bool | None = None,
     name: str | None = None,
+    effects: EffectLedger | None = None,
 ) -> None:
     """The arguments that a policy takes as a decorator."""
 
@@ -187,9 +196,7 @@ class Policy(Layer):
     layers: tuple[Layer, ...] = attrs.field(validator=_check_layers)
     name: str | None = attrs.field(default=None, validator=_check_name)
     state: SharedState | None = attrs.field(default=None, validator=_check_state)
-    _states: list[States] = attrs.field(
-        factory=lambda: cast("list[States]", []), eq=False, init=False
-    )
+    _states: States | None = attrs.field(default=None, eq=False, init=False)
     _compiled: dict[Any, Any] | None = attrs.field(default=None, eq=False, init=False)
     _plans: tuple[Plan, ...] = attrs.field(default=(), eq=False, init=False)
 
@@ -211,15 +218,32 @@ class Policy(Layer):
     # a class of ours as a function.
     @overload
     def __call__(  # pyright: ignore[reportOverlappingOverload]
-        self, function: Method, /, *, idempotent: bool | None = ..., name: str | None = ...
+        self,
+        function: Method,
+        /,
+        *,
+        idempotent: bool | None = ...,
+        name: str | None = ...,
+        effects: EffectLedger | None = ...,
     ) -> Method: ...
     @overload
     def __call__(  # type: ignore[overload-cannot-match]
-        self, function: Function, /, *, idempotent: bool | None = ..., name: str | None = ...
+        self,
+        function: Function,
+        /,
+        *,
+        idempotent: bool | None = ...,
+        name: str | None = ...,
+        effects: EffectLedger | None = ...,
     ) -> Protected[Function]: ...
     @overload
     def __call__(
-        self, /, *, idempotent: bool | None = ..., name: str | None = ...
+        self,
+        /,
+        *,
+        idempotent: bool | None = ...,
+        name: str | None = ...,
+        effects: EffectLedger | None = ...,
     ) -> PolicyDecorator: ...
     def __call__(
         self,
@@ -228,6 +252,7 @@ class Policy(Layer):
         *,
         idempotent: bool | None = None,
         name: str | None = None,
+        effects: EffectLedger | None = None,
         **wrong: Any,
     ) -> Any:
         """Protect a function.
@@ -237,14 +262,19 @@ class Policy(Layer):
 
         A policy with a Retry needs one of the two; without a Retry `@policy` is enough. The result
         has the same signature and kind; its attribute `policy` reads this policy and sets another
-        at run time, state kept, and `explain()` says what may be repeated. ConfigError for what
-        cannot be protected: a class, a Timeout on a sync function, a Retry without `idempotent`.
+        at run time, state kept, and `explain()` says what may be repeated. With `effects` (a
+        `rb.stores.Effects`) a call that is identical to one in doubt is not made: it raises
+        EffectHeldError. ConfigError for what cannot be protected: a class, a Timeout on a sync
+        function, a Retry without `idempotent`.
         """
         if wrong:
             refuse_arguments(self, "Policy.__call__", _as_decorator, wrong)
         if idempotent is not None and type(idempotent) is not bool:
             check_flag("Policy(idempotent=)", idempotent)
-        decorator = PolicyDecorator(self, idempotent, name)
+        if effects is None:
+            decorator = PolicyDecorator(self, idempotent, name)
+        else:
+            decorator = _EffectDecorator(self, idempotent, name, effects)
         return decorator if function is None else decorator(function)
 
     if not TYPE_CHECKING:
@@ -307,7 +337,7 @@ class Policy(Layer):
                 keep = key is not None and getattr(layer, "key", key) is None
                 new[index] = attrs.evolve(layer, key=key) if keep else layer  # type: ignore[misc]
         replaced = type(self)(*new, name=self.name, state=self.state)
-        replaced._states.append(self.own_states())  # noqa: SLF001 -- of its own class
+        replaced._use(self.own_states())  # noqa: SLF001 -- of its own class
         return replaced
 
     def evolve(self, **fields: Any) -> Self:
@@ -368,11 +398,16 @@ class Policy(Layer):
 
     def own_states(self) -> States:
         """Return the state that `call` and `attempts` use; an internal method."""
-        if not self._states:
+        found = self._states
+        if found is None:
             from .registry import States
 
-            self._states.append(States(self.name or "Policy", self.name))
-        return self._states[0]
+            found = States(self.name or "Policy", self.name)
+            self._use(found)
+        return found
+
+    def _use(self, states: States) -> None:
+        object.__setattr__(self, "_states", states)
 
     def take_states(self, other: Policy) -> None:
         """Use the state of another policy for `call` and `attempts`; an internal method.
@@ -380,7 +415,7 @@ class Policy(Layer):
         Settings that are read again use it.
         """
         if other is not self:
-            self._states[:] = [other.own_states()]
+            self._use(other.own_states())
             self.compiled.clear()
 
     @classmethod
@@ -476,6 +511,48 @@ class PolicyDecorator:
     def attempts(self) -> Attempts:
         """Return the attempts as a loop; see `Policy.attempts`."""
         return _loop(self.policy, self.idempotent, sys._getframe(1))  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] -- as above
+
+
+@attrs.define(unsafe_hash=True)
+class _EffectDecorator(PolicyDecorator):
+    """What `policy(idempotent=False, effects=…)` returns: every call passes the gate of a ledger."""
+
+    effects: Any = None
+
+    def __attrs_post_init__(self) -> None:
+        from .effects import EffectLedger
+
+        if not isinstance(self.effects, EffectLedger):
+            wanted = "an Effects, such as rb.stores.Effects(path), or None"
+            refuse("Policy(effects=)", wanted, self.effects)
+        if self.idempotent is not False:
+            wanted = "idempotent=False: what may run twice needs no effects="
+            refuse("Policy(effects=)", wanted, f"idempotent={self.idempotent}")
+
+    def __call__(self, function: Any, /) -> Any:
+        from .protect import bind
+
+        return bind(
+            self.policy,
+            function,
+            name=self.name or self.policy.name,
+            shared_as=self.name,
+            idempotent=False,
+            must_say=True,
+            effects=self.effects,
+        )
+
+    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        from .protect import bind
+
+        name, states = self.name or self.policy.name, self.policy.own_states()
+        made = bind(
+            self.policy, function, name=name, states=states, idempotent=False, effects=self.effects
+        )
+        return made(*args, **kwargs)
+
+    def attempts(self) -> Attempts:
+        refuse("Policy.attempts(effects=)", "a function: a block has no arguments", self.effects)
 
 
 def _loop(policy: Policy, idempotent: bool | None, caller: FrameType) -> Attempts:

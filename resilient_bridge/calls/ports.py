@@ -9,6 +9,7 @@ the names of this table, and nothing else (an import contract says so). It promi
   request was sent, that no attempt may follow, that work is not part of the call.
 - *Parts of a strategy that work alone:* the state of a circuit or of a rate limit for an owner that
   asks it, the limits of a stream, a deadline; the budgets and the tracer for exporters.
+- *Keep an effect in doubt from happening again:* the ledger, and what is asked of it.
 
 Each name loads when it is first used: who needs one of them does not load the engine.
 """
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .current import disprove as disprove
     from .current import enter_world as enter_world
     from .current import failure_in_call as failure_in_call
+    from .current import forbid_hedge as forbid_hedge
     from .current import frame_with_key as frame_with_key
     from .current import is_retried_around as is_retried_around
     from .current import leave_call as leave_call
@@ -39,7 +41,16 @@ if TYPE_CHECKING:
     from .current import remaining as remaining
     from .current import repeat_within as repeat_within
     from .current import request_sent as request_sent
+    from .effects import Effect as Effect
+    from .effects import EffectLedger as EffectLedger
+    from .effects import Gate as Gate
+    from .effects import asked_for as asked_for
+    from .effects import call_options as call_options
+    from .effects import held_text as held_text
+    from .effects import inside as inside
+    from .effects import resolved as resolved
     from .frame import CallFrame as CallFrame
+    from .hedge.value import Hedge as Hedge
     from .limits.state import RateState as RateState
     from .outcome import captured as captured
     from .policy import EnvironmentSource as EnvironmentSource
@@ -69,9 +80,11 @@ _NAMES = {
     ".binding": "Binding",
     ".breaker.state": "CircuitState",
     ".current": "caller calls_for current_frame disprove enter_world failure_in_call"
-    " frame_with_key is_retried_around leave_call leave_world make_last never_again"
+    " forbid_hedge frame_with_key is_retried_around leave_call leave_world make_last never_again"
     " outside remaining repeat_within request_sent",
+    ".effects": "Effect EffectLedger Gate asked_for call_options held_text inside resolved",
     ".frame": "CallFrame",
+    ".hedge.value": "Hedge",
     ".limits.state": "RateState",
     ".outcome": "captured",
     ".policy": "EnvironmentSource SettingsSource",

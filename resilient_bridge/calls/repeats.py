@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("resilient_bridge")
 _STOP: Final = object()
+_UNDECIDED: Final = Decision(0.0)
 
 
 # ---- one attempt has ended ----------------------------------------------------------------------
@@ -256,6 +257,7 @@ class Repeats:
         "decision",
         "drawn",
         "first",
+        "further",
         "history",
         "is_repeatable",
         "operation",
@@ -271,6 +273,7 @@ class Repeats:
         self.retry = retry
         self.first = first
         self.calls = 0  # of the function; an attempt that a layer refused is none
+        self.further = 0  # calls that a Hedge made beside those
         self.requests = 0
         self.permission = ""
         self.is_repeatable = False  # whether the policy names the last failure
@@ -283,7 +286,7 @@ class Repeats:
         self.before: Callable[[], Any] | None = None
         # The last error of an attempt that was made, and how many failures there were by then.
         self.own: tuple[BaseException, int] | None = None
-        self.decision = Decision(0.0)
+        self.decision = _UNDECIDED
         self.around: tuple[CallFrame, ...] = () if first.outer is ROOT else retries_around(first)
         self.cap = largest_cap(retry.attempts, self.around) if self.around else None
 
@@ -379,6 +382,7 @@ class Repeats:
             frame.failure = changed(frame.failure, cause=None)
         if not frame.is_rejected:
             self.calls += 1
+            self.further += frame.further
         if self.first.outer is not ROOT:
             report(self.first, self.calls)
         if failure.retry_after is None and (moment := number_in(failure, "retry_at")) is not None:
@@ -604,6 +608,8 @@ class Repeats:
         if not self.calls:  # every attempt was refused on its way to the function
             before, attempts = " before the first call,", len(self.history)
             made = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        if self.further:
+            made += f" and {self.further} beside {'it' if self.calls == 1 else 'them'}"
         return f"gave up{before} after {made} in {seconds:.1f} s: {why}"
 
 

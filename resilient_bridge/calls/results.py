@@ -58,12 +58,16 @@ def _failure_of(result: object, plain: set[type], *, of_server: bool) -> Failure
     kind = type(result)
     if issubclass(kind, BaseException):
         return None  # a function may return an exception without meaning to raise it
-    if not may_fail(kind, of_server=of_server):
-        # A sync function may not return an awaitable; each result is checked for that.
-        if len(plain) < _MOST_PLAIN and not hasattr(cast("Any", kind), "__await__"):
-            plain.add(kind)
-        return None
-    return answered_failure(result, of_server=of_server)
+    failure = answered_failure(result, of_server=of_server)
+    # A sync function may not return an awaitable; each result is checked for that.
+    if (
+        failure is None
+        and len(plain) < _MOST_PLAIN
+        and not may_fail(kind, of_server=of_server)
+        and not hasattr(cast("Any", kind), "__await__")
+    ):
+        plain.add(kind)
+    return failure
 
 
 def settled(function: Callable[..., Any], result: Any) -> Any:

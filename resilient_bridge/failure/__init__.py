@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .exceptions import ConfigError as ConfigError
     from .exceptions import ContextOverflowError as ContextOverflowError
     from .exceptions import DeadlineExceededError as DeadlineExceededError
+    from .exceptions import EffectHeldError as EffectHeldError
     from .exceptions import InboxFullError as InboxFullError
     from .exceptions import NotConnectedError as NotConnectedError
     from .exceptions import NotDeliveredError as NotDeliveredError
@@ -117,7 +118,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "classifier": "answered_failure classify classify_close classify_error_payload failure_or_none",
     "closes": "By",
-    "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
+    "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError EffectHeldError error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
     "failure": "changed Failure is_limited model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
     "finding": "rule_for",

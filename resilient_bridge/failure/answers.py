@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from .failure import Failure
-from .finding import Finding, Key, Rows, dispatch, own_words, short_of
+from .finding import KNOWN, Finding, Key, Rows, dispatch, own_words, short_of
 from .http_clients import answer_status
 from .payloads import EXECUTIONS, payload_finding, report_finding
-from .registry import applied, is_taught, taught
+from .registry import Registration, applied, is_taught, taught
 from .rpc import error_object_finding, mapping_of, read_json, severity_in
 from .texts import text_finding
 from .vocabulary import Category
@@ -217,25 +217,32 @@ def answer_failure(answer: object, *, of_server: bool) -> Failure | None:
     None for a success, or for an unknown answer. `of_server`: a server or tool gave it, so a mapping
     is searched for the forms of specifications.
     """
+    found: Finding | Failure | None
     try:
-        found = _find(answer, of_server=of_server)
+        cls = type(answer)  # not isinstance: it would read the answer's __class__
+        read = _reader_of(cls)
+        if issubclass(cls, Mapping):
+            found = _answer_finding(cast("Mapping[object, Any]", answer)) if of_server else None
+        else:
+            found = None if read is None else read(answer)
     except Exception:  # noqa: BLE001 (an answer without the attributes of its class is nothing we know)
         found = None
     if found is None:
         return taught(answer)
-    return found if isinstance(found, Failure) else applied(found.failure(), answer)
+    if isinstance(found, Failure):
+        return found
+    failure = found.failure()
+    return applied(failure, answer) if Registration.in_force else failure
 
 
-def _find(answer: object, *, of_server: bool) -> Finding | Failure | None:
-    known = dispatch(type(answer))  # not isinstance: it would read the answer's __class__
-    if issubclass(type(answer), Mapping):
-        return _answer_finding(cast("Mapping[object, Any]", answer)) if of_server else None
-    read = next((read for key, read in _READERS.items() if key in known.keys), None)
-    return None if read is None else read(answer)
+def _reader_of(cls: type) -> _Reader | None:
+    """Return what reads the instances of a class; None for a class that is no answer we know."""
+    known = KNOWN.get(cls) or dispatch(cls)
+    return next((read for key, read in _READERS.items() if key in known.keys), None)
 
 
 def may_fail(cls: type[Any], *, of_server: bool) -> bool:
     """Return whether an instance of this class can be a failure; False is final for the class."""
-    if is_taught(cls) or any(key in dispatch(cls).keys for key in _READERS):
+    if _reader_of(cls) is not None or is_taught(cls):
         return True
     return of_server and issubclass(cls, Mapping)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -211,16 +212,22 @@ _CANONICAL: Final = frozenset(
 _LONGEST_WAIT: Final = 1e10
 _MOMENTS: Final = 1e8  # from here on a number is a time, not a wait
 _MOST_FIELDS: Final = 64  # of an object
-_FIRST: Final = (
-    "error",
-    "errors",
-    "response",
-    "message",
-    "detail",
-    "details",
-    "innererror",
-    "extensions",
-)
+_ORDER: Final = {
+    key: order
+    for order, key in enumerate(
+        (
+            "error",
+            "errors",
+            "response",
+            "message",
+            "detail",
+            "details",
+            "innererror",
+            "extensions",
+        )
+    )
+}
+"""Which parts are read first."""
 
 
 @attrs.frozen(kw_only=True)
@@ -238,7 +245,7 @@ class ErrorBody:
     decides: bool = False
     """Its names say more than the status: AWS answers 400 to nearly everything, Google names each case."""
 
-    @property
+    @cached_property
     def waits(self) -> float | None:
         """The wait in a field, or else in the words."""
         return wait_in_text(self.words) if self.wait is None else self.wait
@@ -254,16 +261,14 @@ EMPTY: Final = ErrorBody()
 
 def read_body(body: object, headers: object = None) -> ErrorBody:
     """Return what a body says: bytes, a text, or decoded JSON; `headers` may name an AWS error."""
-    if body is None or body in (b"", ""):
-        return _with_amazon(EMPTY, headers)
-    document = read_json(body) if isinstance(body, (bytes, bytearray, str)) else body
-    if isinstance(document, (Mapping, list, tuple)):
-        reading = _Reading()
-        reading.all_of(cast("object", document))
-        return _with_amazon(reading.content(), headers)
-    return _with_amazon(
-        _of_text(_text_of(document if isinstance(document, str) else body)), headers
-    )
+    content = EMPTY
+    if not (body is None or body in (b"", "")):
+        document = read_json(body) if isinstance(body, (bytes, bytearray, str)) else body
+        if isinstance(document, (Mapping, list, tuple)):
+            content = _Reading().content(cast("object", document))
+        else:
+            content = _of_text(_text_of(document if isinstance(document, str) else body))
+    return _with_amazon(content, headers)
 
 
 def is_page(body: object, headers: object = None) -> bool:
@@ -350,7 +355,8 @@ class _Reading:
     decides: bool = False
     texts: int = 0
 
-    def all_of(self, document: object) -> None:
+    def content(self, document: object) -> ErrorBody:
+        """Return what the document says."""
         pending, seen = [document], 0
         while pending and seen < _MOST_OBJECTS:
             seen += 1
@@ -359,8 +365,6 @@ class _Reading:
                 pending += self._read(cast("Mapping[object, Any]", item))
             elif isinstance(item, (list, tuple)):
                 pending += list(cast("Sequence[object]", item)[:_MOST_ITEMS])
-
-    def content(self) -> ErrorBody:
         return ErrorBody(
             names=tuple(self.names[:_MOST_NAMES]),
             quotas=tuple(self.quotas[:_MOST_NAMES]),
@@ -373,12 +377,18 @@ class _Reading:
         )
 
     def _read(self, mapping: Mapping[object, Any]) -> Iterator[object]:
-        fields = _by_key(mapping)
+        # By their names in lower case and without punctuation: errorCode is error_code.
+        fields: dict[str, Any] = {}
+        for name, inner in islice(mapping.items(), _MOST_FIELDS):
+            if isinstance(name, str) and not (inner is None or inner == ""):
+                fields.setdefault("".join(filter(str.isalnum, name[:60].lower())), inner)
         self._name(mapping, fields)
-        self._number(fields)
-        self._wait(fields)
+        if self.number is None and not fields.keys().isdisjoint(_NUMBERS):
+            self._number(fields)
+        if self.wait is None and any(map(_WAIT.fullmatch, fields)):
+            self._wait(fields)
         yield from self._say(mapping, fields)
-        for key in sorted(fields, key=_order):
+        for key in sorted(fields, key=lambda key: _ORDER.get(key, len(_ORDER))):
             value: object = fields[key]
             if key not in _ECHOES and isinstance(value, (Mapping, list, tuple)):
                 yield cast("object", value)
@@ -407,7 +417,7 @@ class _Reading:
         self.passing = self.passing or any(fields.get(key) is True for key in _TRANSIENT)
 
     def _number(self, fields: Mapping[str, Any]) -> None:
-        for key in _NUMBERS if self.number is None else ():
+        for key in _NUMBERS:
             value: Any = fields.get(key)
             if isinstance(value, str) and _STATUS.fullmatch(value):
                 value = int(value)
@@ -416,7 +426,7 @@ class _Reading:
                 return
 
     def _wait(self, fields: Mapping[str, Any]) -> None:
-        for key, value in fields.items() if self.wait is None else ():
+        for key, value in fields.items():
             if len(key) > 40 or key in _NO_WAIT or not _WAIT.fullmatch(key):
                 continue
             self.wait = _seconds_in(key, value)
@@ -426,9 +436,12 @@ class _Reading:
     def _say(self, mapping: Mapping[object, Any], fields: Mapping[str, Any]) -> Iterator[object]:
         own = ""
         for key in [key for key in _WORDED if key in fields]:
-            for text in _texts_in(fields[key]):
+            value: object = fields[key]
+            for text in (value[:_LARGEST],) if isinstance(value, str) else _texts_in(value):
+                if not text.strip():
+                    continue
                 self.words.append(text[:_READ])
-                inside = self._inside(text)
+                inside = self._inside(text) if "{" in text and self.texts < _MOST_TEXTS else None
                 if inside is not None:
                     yield inside
                 elif key in _MORE_WORDS:
@@ -437,7 +450,8 @@ class _Reading:
                     self.filler = self.filler or text.strip()[:_READ]
                 else:
                     own = own or text.strip()
-        for key, text in () if own or self.filler else _of_validation(mapping):
+        has_lists = any(isinstance(each, list) for each in mapping.values())
+        for key, text in _of_validation(mapping) if has_lists and not (own or self.filler) else ():
             self.words.append(f"{key} {text}"[:_READ])
             own = own or f"{key}: {text}"
         name: object = fields.get("error")
@@ -459,20 +473,9 @@ class _Reading:
 
     def _inside(self, text: str) -> object:
         """Return the body that a router put into a text, None for an ordinary text."""
-        if self.texts >= _MOST_TEXTS or "{" not in text:
-            return None
         self.texts += 1
         found = document_in(text)
         return None if found is None else found[1]
-
-
-def _by_key(mapping: Mapping[object, Any]) -> dict[str, Any]:
-    """Return the fields by their names in lower case and without punctuation: errorCode is error_code."""
-    fields: dict[str, Any] = {}
-    for key, value in islice(mapping.items(), _MOST_FIELDS):
-        if isinstance(key, str) and not (value is None or value == ""):
-            fields.setdefault("".join(filter(str.isalnum, key[:60].lower())), value)
-    return fields
 
 
 def _of_validation(mapping: Mapping[object, Any]) -> Iterator[tuple[str, str]]:
@@ -484,14 +487,8 @@ def _of_validation(mapping: Mapping[object, Any]) -> Iterator[tuple[str, str]]:
                     yield key[:60], text
 
 
-def _order(key: str) -> int:
-    return _FIRST.index(key) if key in _FIRST else len(_FIRST)
-
-
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield a text, or the texts of a list."""
-    if isinstance(value, str):
-        value = [value]
+    """Yield the texts of a list."""
     if isinstance(value, (list, tuple)):
         for item in cast("Sequence[object]", value)[:_MOST_ITEMS]:
             if isinstance(item, str) and item.strip():

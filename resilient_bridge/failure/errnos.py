@@ -1,51 +1,12 @@
-"""The errno and its name of an operating system error, the same on every system; and what to do about it.
+"""What an errno is called, the same on every system, and what to do about it.
 
-Windows has its own numbers beside the errnos. Its default event loop raises them, and Python
-reports every one that it does not know as EINVAL: a refused connection then looks like a wrong
-setting. Rule: no other module reads `OSError.errno` of an error that may come from a socket. The
-most likely advice comes first; it names no port, path or program of one installation.
+Rule: the most likely advice comes first; it names no port, path or program of one installation.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
-from typing import Final
-
-
-_WINDOWS: Final[Mapping[int, int]] = {
-    32: errno.EBUSY,  # ERROR_SHARING_VIOLATION: another process has the file open
-    33: errno.EBUSY,  # ERROR_LOCK_VIOLATION
-    64: errno.ECONNRESET,  # ERROR_NETNAME_DELETED
-    121: errno.ETIMEDOUT,  # ERROR_SEM_TIMEOUT
-    233: errno.EPIPE,  # ERROR_PIPE_NOT_CONNECTED
-    995: errno.ECONNABORTED,  # ERROR_OPERATION_ABORTED
-    1225: errno.ECONNREFUSED,  # ERROR_CONNECTION_REFUSED
-    1229: errno.ENOTCONN,  # ERROR_CONNECTION_INVALID
-    1231: errno.ENETUNREACH,  # ERROR_NETWORK_UNREACHABLE
-    1232: errno.EHOSTUNREACH,  # ERROR_HOST_UNREACHABLE
-    1234: errno.ECONNREFUSED,  # ERROR_PORT_UNREACHABLE
-    1236: errno.ECONNABORTED,  # ERROR_CONNECTION_ABORTED
-    1450: errno.ENOBUFS,  # ERROR_NO_SYSTEM_RESOURCES
-    1460: errno.ETIMEDOUT,  # ERROR_TIMEOUT
-}
-
-
-def errno_of(error: BaseException) -> int | None:
-    """Return the errno of an error, converted from a Windows number if needed, or None."""
-    winerror: object = getattr(error, "winerror", None)
-    number: object = _WINDOWS.get(winerror) if isinstance(winerror, int) else None
-    if number is None:
-        number = getattr(error, "errno", None)
-    return number if isinstance(number, int) else None
-
-
-def errno_of_windows(number: int) -> int:
-    """Return the errno for a Windows number.
-
-    The sockets' numbers (10061) and those that mean no network are unchanged.
-    """
-    return _WINDOWS.get(number, number)
 
 
 def errno_name(number: int) -> str:

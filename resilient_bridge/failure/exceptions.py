@@ -234,6 +234,19 @@ class InboxFullError(OutcomeUnknownError):
     """
 
 
+class EffectHeldError(OutcomeUnknownError):
+    """An identical call may have run, or has run, so this one was not made.
+
+        try:
+            rb.resilient(idempotent=False, effects=rb.stores.Effects()).call(search, "x")
+        except rb.errors.EffectHeldError as error:
+            print(error.failure.details["began"])
+
+    `failure.executed` speaks of the effect: "maybe" while the first is in doubt, "yes" if it ran.
+    `rb.stores.Effects` says how it is found out.
+    """
+
+
 class NotExecutedError(BridgeError):
     """Nothing of the function that raises this has happened: `raise NotExecutedError from error`.
 

@@ -22,12 +22,14 @@ import attrs
 from ..world import current_world
 from .errnos import errno_name
 from .redaction import (
+    READ,
     Unread,
     as_details,
     as_line,
     as_lines,
     class_name,
     raw_fields,
+    raw_text,
     redact_value,
 )
 from .vocabulary import CODES, MCP_CODES, Category, Executed, Kind, Severity, code_info
@@ -536,17 +538,25 @@ def changed(failure: Failure, **fields: Any) -> Failure:
     return made
 
 
-def with_detail(failure: Failure, name: str, text: str, cause: BaseException | None) -> Failure:
-    """Return the failure with a cause and one more detail, whose text is redacted when it is read."""
+def of_error(failure: Failure, seen: BaseException, cause: BaseException) -> Failure:
+    """Return the failure with its cause, and in its details the class and text of the error that was `seen`.
+
+    That is the cause, or the one below it with the more useful text, which is redacted when it is read.
+    """
     unread = failure.__dict__["_unread"]
     details = unread.get("details")
+    if "error" in (failure.details if details is None else details):
+        return changed(failure, cause=cause)
+    text, name = raw_text(seen)[: READ + 1].strip(), class_name(seen)
+    if text:
+        name = f"{name}: {text}"
     if details is None:  # they were not plain, and are redacted already
-        return attrs.evolve(failure, details={**failure.details, name: text}, cause=cause)
+        return attrs.evolve(failure, details={**failure.details, "error": name}, cause=cause)
     made = object.__new__(Failure)
     fields = made.__dict__
     fields.update(failure.__dict__)
     fields.pop("details", None)
-    fields.update(cause=cause, _unread={**unread, "details": {**details, name: text}})
+    fields.update(cause=cause, _unread={**unread, "details": {**details, "error": name}})
     return made
 
 
@@ -555,7 +565,7 @@ def number_in(failure: Failure, name: str) -> float | None:
     fields = failure.__dict__
     details: Mapping[str, Any] | None = fields.get("details")
     value: object = (fields["_unread"]["details"] if details is None else details).get(name)
-    return value if isinstance(value, int | float) else None
+    return value if value is not None and isinstance(value, int | float) else None
 
 
 Failure.message = Unread("message", as_line)  # type: ignore[assignment]

@@ -9,6 +9,7 @@ which is loaded with the first error of that library.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from importlib import import_module
 from types import MappingProxyType, WrapperDescriptorType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -16,9 +17,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import attrs
 
 from .exceptions import BridgeError
-from .failure import Failure, changed, with_detail
-from .redaction import READ, class_name, package_of, raw_text, text_of
-from .vocabulary import Category, Executed, Kind, Severity, code_info
+from .failure import Failure, of_error
+from .redaction import package_of, text_of
+from .vocabulary import CODES, Category, Executed, Kind, Severity, code_info
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -48,21 +49,22 @@ class Finding:
         """Return the verdict with these fields changed; what it says otherwise stays."""
         made = object.__new__(Finding)
         made.__dict__.update(self.__dict__)
-        made.__dict__.pop("_failure", None)
+        made.__dict__.pop("made", None)
         made.__dict__.update(fields)
         return made
 
     @property
     def summary(self) -> str:
         """The message, or else the summary of the code."""
-        return self.message or code_info(self.code).summary
+        return self.message or (CODES.get(self.code) or code_info(self.code)).summary
 
     @property
     def ran(self) -> Executed:
         """Whether the call can have run: NO only with a proof."""
         if self.proof and self.executed in (None, Executed.NO):
             return Executed.NO
-        executed = self.executed or code_info(self.code).executed
+        row = CODES.get(self.code) or code_info(self.code)
+        executed = self.executed or row.executed
         return Executed.MAYBE if executed is Executed.NO else executed
 
     @property
@@ -70,39 +72,27 @@ class Finding:
         """Whether repeating may help, without building the failure."""
         return code_info(self.code).retryable if self.retryable is None else self.retryable
 
-    def failure(
-        self,
-        cause: BaseException | None = None,
-        seen: BaseException | None = None,
-    ) -> Failure:
-        """Return the failure.
+    @cached_property
+    def made(self) -> Failure:
+        """The failure without an error: made once for a rule that is data, however often it is met."""
+        return Failure.of(
+            self.code,
+            self.message,
+            category=self.category,
+            kind=self.kind,
+            retryable=self.retryable,
+            executed=self.ran,
+            proof=self.proof,
+            session_valid=self.session_valid,
+            severity=self.severity,
+            retry_after=self.retry_after,
+            suggestions=self.suggestions,
+            details=self.details,
+        )
 
-        `cause` is the classified error, `seen` the error below it with the more useful text.
-        """
-        made: Failure | None = self.__dict__.get("_failure")
-        if made is None:  # once for a rule that is data, however often it is met
-            made = self.__dict__["_failure"] = Failure.of(
-                self.code,
-                self.message,
-                category=self.category,
-                kind=self.kind,
-                retryable=self.retryable,
-                executed=self.ran,
-                proof=self.proof,
-                session_valid=self.session_valid,
-                severity=self.severity,
-                retry_after=self.retry_after,
-                suggestions=self.suggestions,
-                details=self.details,
-            )
-        source = cause if seen is None else seen
-        if source is None:
-            return made
-        if "error" in self.details:
-            return changed(made, cause=cause)
-        text = raw_text(source)[: READ + 1].strip()  # redacted when it is read
-        name = class_name(source)
-        return with_detail(made, "error", f"{name}: {text}" if text else name, cause)
+    def failure(self, cause: BaseException | None = None) -> Failure:
+        """Return the failure; `cause` is the classified error."""
+        return self.made if cause is None else of_error(self.made, cause, cause)
 
 
 _LOOKED_AT: Final = 4_096  # characters, of which 160 are shown: a text may have megabytes

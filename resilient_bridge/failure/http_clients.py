@@ -18,11 +18,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeGuard, TypeVar, cast
 
 from .closes import close_finding
-from .errnos import errno_of
 from .finding import Finding, Reader, Rows, Rules, chain_of, own_words, wrong_setting
 from .redaction import text_of
-from .statuses import hidden_finding, status_finding
-from .system import tls_finding
+from .statuses import hidden_finding, status_finding, upgrade_finding
+from .system import errno_of, tls_finding
 from .texts import text_finding
 from .vocabulary import Category, Executed, Kind
 
@@ -97,11 +96,11 @@ def _remote_protocol(error: BaseException) -> Finding:
 
 
 def _status(error: Any) -> Finding:
-    return _response_finding(error.response)
+    return _response_finding(error.response, error.response.status_code)
 
 
 def _upgrade(error: Any) -> Finding:
-    return status_finding(error.response.status_code, error.response.headers, upgrade=True)
+    return upgrade_finding(error.response.status_code, error.response.headers)
 
 
 def _disconnect(error: Any) -> Finding:
@@ -181,27 +180,23 @@ def answer_status(answer: Any) -> Finding | None:
 
     A success whose body is nothing but an error is none. A body counts if it has been read.
     """
-    status = _status_of(answer)
+    status = getattr(answer, "status_code", None)  # urllib3 and aiohttp name it `status`
+    status = answer.status if status is None else status
     if not isinstance(status, int) or isinstance(status, bool):
         return None
     if status >= 400:
-        return _response_finding(answer)
+        return _response_finding(answer, status)
     body = body_of(answer)
     return None if body is None else hidden_finding(body, answer.headers)
 
 
-def _response_finding(answer: Any) -> Finding:
+def _response_finding(answer: Any, status: int) -> Finding:
     """Return the verdict on a response without success, whatever its status is.
 
     After a redirect it proves nothing about the requests before it.
     """
-    found = status_finding(_status_of(answer), answer.headers, body_of(answer))
+    found = status_finding(status, answer.headers, body_of(answer))
     return found.evolve(proof="") if getattr(answer, "history", None) else found
-
-
-def _status_of(answer: Any) -> Any:
-    status = getattr(answer, "status_code", None)  # urllib3 and aiohttp name it `status`
-    return answer.status if status is None else status
 
 
 def body_of(answer: Any) -> bytes | None:
@@ -288,7 +283,7 @@ def _proxy_answer(error: Any) -> Finding:
 def _aiohttp_upgrade(error: Any) -> Finding:
     if error.status < 200:  # it was switched, and not as the client asked
         return Finding(code="PROTO_VIOLATION", message="websocket handshake not valid")
-    return status_finding(error.status, error.headers, upgrade=True)
+    return upgrade_finding(error.status, error.headers)
 
 
 def _pin(error: Any) -> Finding:

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from .errnos import errno_of_windows
-from .failure import Failure, changed, unproven
+from .failure import Failure, changed, of_error, unproven
 from .finding import KNOWN, PACKAGES, Dispatch, Finding, dispatch, rows_of, short_of
 from .payloads import coded_finding, payload_failure
-from .record import ATTRIBUTE, ONE_REQUEST, OWN_WORDS, Record, attributes_of, ended, record_of
+from .record import ATTRIBUTE, ONE_REQUEST, OWN_WORDS, Record, attach, ended, record_of
 from .redaction import class_name, package_of, raw_text, text_of
 from .registry import Registration, applied, seconds_in
 from .rpc import mapping_of, read_json
@@ -53,23 +52,24 @@ def exception_failure(error: BaseException, depth: int = 0) -> Failure:
     if known.stops:
         raise error
     if not known.wraps:
-        return _judged(error, error, None)
+        return _judged(error, known, error, None)
     root, proof = _root(error)
     if (group := _as_group(root)) is not None and depth < _DEEPEST:
         below = _of_group(group, depth + 1)
         if below is not None:
             return _with_record(changed(below, cause=error), record_of(error))
-    return _judged(error, root, proof)
+    return _judged(error, known, root, proof)
 
 
-def _judged(error: BaseException, root: BaseException, proof: str | None) -> Failure:
+def _judged(
+    error: BaseException, known: Dispatch, root: BaseException, proof: str | None
+) -> Failure:
     is_root = root is error
-    known = KNOWN.get(type(error)) or dispatch(type(error))
-    found = _find(root)
+    found = _find(root, known if is_root else dispatch(type(root)))
     if found is None and not is_root and not known.through:
         # nothing known below: classify the wrapper
-        root, found, is_root = error, _find(error), True
-    own = attributes_of(error)
+        root, found, is_root = error, _find(error, known), True
+    own = _attributes_of(error)
     record = own.get(ATTRIBUTE)
     if not isinstance(record, Record):
         record = None if is_root else record_of(root)
@@ -91,7 +91,7 @@ def _judged(error: BaseException, root: BaseException, proof: str | None) -> Fai
         provider = _provider(root, dispatch(type(root)))
     if provider and "provider_id" not in finding.details:
         finding = finding.evolve(details={**finding.details, "provider_id": provider})
-    failure = finding.failure(error, root)
+    failure = of_error(finding.made, root, error)
     if record is not None:
         failure = ended(failure, record)
     if failure.retry_after is None and (known.may_wait or "retry_after" in own):
@@ -117,19 +117,47 @@ def read_failure(error: BaseException) -> Failure:
     except Exception as wrong:
         if wrong is error:  # it is no failure
             raise
-        # Its own methods may raise, but its class has a name.
-        return Failure.of("SYS_INTERNAL_ERROR", class_name(error), cause=error)
+        return _unreadable(error)
 
 
 def raw_failure(error: BaseException) -> Failure | None:
     """Return the failure of an exception, None if it is not one.
 
-    A date in its Retry-After is not converted to seconds yet.
+    What a policy has recorded on it is left out: that is of a call that is over. A date in its
+    Retry-After is not converted to seconds yet.
     """
     try:
-        return read_failure(error)
-    except BaseException:  # noqa: BLE001 -- what is no failure is raised again
+        record = object.__getattribute__(error, "__dict__").get(ATTRIBUTE)
+    except Exception:  # noqa: BLE001 (a class may hide its dictionary)
+        record = None
+    if record is not None:
+        attach(error, None)
+    try:
+        return exception_failure(error)
+    except Exception as wrong:  # noqa: BLE001 -- as in `read_failure`; what is no failure is raised again
+        return None if wrong is error else _unreadable(error)
+    except BaseException:  # noqa: BLE001 -- no failure either
         return None
+    finally:
+        if record is not None:
+            attach(error, record)
+
+
+def _unreadable(error: BaseException) -> Failure:
+    """Return the failure of an error whose own methods raise: its class has a name."""
+    return Failure.of("SYS_INTERNAL_ERROR", class_name(error), cause=error)
+
+
+def _attributes_of(error: BaseException) -> Mapping[str, Any]:
+    """Return the attributes stored on an exception itself; none if its class hides them.
+
+    Never raises and runs no code of the exception's class.
+    """
+    try:
+        found: dict[str, Any] = object.__getattribute__(error, "__dict__")
+    except Exception:  # noqa: BLE001 (a class may hide its dictionary)
+        return {}
+    return found if type(found) is dict else {}
 
 
 def _with_wait(failure: Failure, error: BaseException) -> Failure:
@@ -141,8 +169,7 @@ def _with_wait(failure: Failure, error: BaseException) -> Failure:
     return failure if wait is None else changed(failure, retry_after=wait)
 
 
-def _find(error: BaseException) -> Finding | Failure | None:
-    known = KNOWN.get(type(error)) or dispatch(type(error))
+def _find(error: BaseException, known: Dispatch) -> Finding | Failure | None:
     if known.is_ours:
         return cast("BridgeError", error).failure
     for rule in known.rules:
@@ -277,7 +304,9 @@ def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException] | 
 
 def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure | None:
     failures = [
-        _judged(leaf, leaf, None) if _as_group(leaf) is not None else exception_failure(leaf, depth)
+        _judged(leaf, dispatch(type(leaf)), leaf, None)
+        if _as_group(leaf) is not None
+        else exception_failure(leaf, depth)
         for leaf in _leaves(group)
     ]
     if not failures:
@@ -408,6 +437,8 @@ def _made(kind: object, words: str) -> Exception | None:
     """Return a built-in exception with these words; None if there is no such class."""
     if not isinstance(kind, type) or not issubclass(kind, Exception):
         return None
+    from .system import errno_of_windows
+
     numbered = _NUMBERED.fullmatch(words) if issubclass(kind, OSError) else None
     try:
         if numbered is None:

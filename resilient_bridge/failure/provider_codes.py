@@ -345,14 +345,17 @@ def _made_of(
     """Return the verdict of names and sentences that are in no list, by what they are made of."""
     reasons = {name_says(name) for name, key in zip(names, keys, strict=True) if key not in _USUAL}
     limited = "rate" in reasons or any(_USUAL.get(key) is RATE for key in keys)
-    if "context" in reasons and not mentions_rate(words):
+    rated = mentions_rate(words)
+    if "context" in reasons and not rated:
         return CONTEXT
     if says_money(words):
         return QUOTA
-    may_last = not soon and not limited and not mentions_rate(words)
+    may_last = not soon and not limited and not rated
     if may_last and ("quota" in reasons or (says_quota(words) and not passes(words))):
         return QUOTA
-    if not limited and says_context(words):
+    # A rate is no context, but for "too many tokens", which may be either.
+    may_be_context = not limited and (not rated or "too many tokens" in words)
+    if may_be_context and says_context(words):
         return CONTEXT
     is_model = "model" in reasons or says_model(words)
     return _MODEL if is_model and (status is None or status < 500) else None

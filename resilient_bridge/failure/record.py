@@ -7,7 +7,7 @@ record or None.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
@@ -16,8 +16,6 @@ from .vocabulary import Executed, Kind
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .failure import Failure, Stopped
 
 ATTRIBUTE: Final = "__resilience__"
@@ -93,18 +91,6 @@ def allow_proof(error: BaseException) -> None:
     """Mark an error as that of one request of our adapter: it can prove that this did not run."""
     with suppress(Exception):  # a class may refuse attributes
         object.__setattr__(error, ONE_REQUEST, True)
-
-
-def attributes_of(error: BaseException) -> Mapping[str, Any]:
-    """Return the attributes stored on an exception itself; none if its class hides them.
-
-    Never raises and runs no code of the exception's class.
-    """
-    try:
-        held: dict[str, Any] = object.__getattribute__(error, "__dict__")
-    except Exception:  # noqa: BLE001 (a class may hide its dictionary)
-        return {}
-    return held if type(held) is dict else {}
 
 
 def record_of(error: BaseException) -> Record | None:

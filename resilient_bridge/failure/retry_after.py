@@ -86,10 +86,13 @@ def wait_from_headers(headers: object, now_wall: float | None) -> tuple[float | 
     for value in _values(headers, "retry-after-ms"):
         if _MILLISECONDS.fullmatch(value):
             return min(float(value) / 1000, _LONGEST), None
+    asked = _values(headers, "retry-after")
+    if not asked:
+        return None, None
     now = _server_time(headers, now_wall)
     waits: list[float] = []
     dates: list[float] = []
-    for value in _each(_values(headers, "retry-after")):
+    for value in _each(asked):
         wait = _delta(value) if now is None else parse_retry_after(value, now)
         if wait is not None:
             waits.append(wait)
@@ -186,7 +189,7 @@ def reset_from_headers(
 def is_used_up(headers: object) -> bool:
     """Return whether the headers say that the limit is used up, or when to come back."""
     return any(value == "0" for value in _values(headers, "x-ratelimit-remaining")) or bool(
-        list(_values(headers, "retry-after"))
+        _values(headers, "retry-after")
     )
 
 
@@ -223,7 +226,7 @@ def _each(values: Iterable[str]) -> Iterable[str]:
         yield from parts if is_list else [value]
 
 
-def _values(headers: object, name: str) -> Iterable[str]:
+def _values(headers: object, name: str) -> list[str]:
     """Return all values of a header; httpx, requests and websockets differ on duplicates."""
     for method in ("get_all", "get_list"):
         read = getattr(headers, method, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from .bodies import EMPTY, ErrorBody, is_page, read_body
 from .finding import Finding
@@ -35,7 +35,9 @@ from .vocabulary import Category
 
 _REPEATABLE = frozenset({408, 421, 423, 425, 429})
 _FUTILE_5XX = frozenset({501, 505, 506, 508, 510, 511})
+_PASSING: Final = _REPEATABLE | (frozenset(range(500, 600)) - _FUTILE_5XX)
 _PROOFS = {status: f"http_{status}" for status in (401, 407, 421, 425, 426)}
+_DOCUMENT: Final = frozenset({dict, list})  # JSON that is more than a value
 _RATE_LIMITED = 429
 _BAD_REQUEST: Final = 400
 _FORBIDDEN: Final = 403
@@ -78,7 +80,15 @@ _CATEGORIES: Mapping[int, Category] = {
 
 def is_passing(status: int) -> bool:
     """Return True when the same request may succeed later."""
-    return status in _REPEATABLE or (_SERVER <= status <= 599 and status not in _FUTILE_5XX)
+    return status in _PASSING
+
+
+def upgrade_finding(status: int, headers: object = None, body: object = None) -> Finding:
+    """Return the verdict on a response that refused a WebSocket."""
+    finding = status_finding(status, headers, body, upgrade=True)
+    if finding.code in _OF_PROXIES and _may_be_a_proxys(status, headers, body):
+        return finding.evolve(suggestions=(_PAST_A_PROXY, *finding.suggestions))
+    return finding
 
 
 def status_finding(
@@ -89,37 +99,41 @@ def status_finding(
     upgrade: bool = False,
     now_wall: float | None = None,
 ) -> Finding:
-    """Return the verdict on a response without success; `upgrade` if it refused a WebSocket.
+    """Return the verdict on a response without success.
 
-    `body` is what came with it, in any form.
+    `body` is what came with it, in any form; `upgrade` is for `upgrade_finding`.
     """
-    finding = _finding(status, headers, body, upgrade=upgrade, now_wall=now_wall)
-    if upgrade and finding.code in _OF_PROXIES and _may_be_a_proxys(status, headers, body):
-        return finding.evolve(suggestions=(_PAST_A_PROXY, *finding.suggestions))
-    return finding
-
-
-def _finding(
-    status: int, headers: object, body: object, *, upgrade: bool, now_wall: float | None
-) -> Finding:
-    content = read_body(body, headers)
+    document: object = body
+    if body and isinstance(body, (bytes, bytearray, str)):
+        document = read_json(body)
+    content = read_body(document if type(document) in _DOCUMENT else body, headers)
     wait, retry_at = wait_from_headers(headers, now_wall)
     finding = _by_status(status, upgrade=upgrade, waits=wait is not None)
     proof = "upgrade_refused" if upgrade else _PROOFS.get(status, "")
-    retryable = is_passing(status) or (status == _TOO_LARGE and wait is not None)
+    retryable = status in _PASSING or (status == _TOO_LARGE and wait is not None)
     if (override := should_retry(headers)) is not None:
         retryable = override
     details: dict[str, Any] = {"http_status": status, **finding.details}
     finding = finding.evolve(retryable=retryable, details=details, proof=proof)
-    own = _ours(body, finding, wait, retry_at)
-    if own is not None:
-        return own
-    finding = _by_words(content, finding, status, headers, override)
-    if not finding.repeats:
+    if isinstance(document, Mapping):
+        own = _ours(cast("Mapping[object, Any]", document), finding, wait, retry_at)
+        if own is not None:
+            return own
+    if content is not EMPTY or status == _FORBIDDEN:  # most are empty, of a server that is down
+        asked = wait if now_wall is None else wait_from_headers(headers, None)[0]
+        found = _by_words(content, finding, status, headers, asked)
+        if found is not finding:
+            finding, retryable = found, found.repeats
+    if not retryable:
         return with_message(finding, content.message)
-    if wait is None and retry_at is None and (wait := content.waits) is None:
-        wait, retry_at = reset_from_headers(headers, now_wall)
-    return with_message(_waiting(finding, wait, retry_at), content.message)
+    if wait is None and retry_at is None:
+        wait = None if content is EMPTY else content.waits
+        if wait is None:
+            wait, retry_at = reset_from_headers(headers, now_wall)
+    if (wait, retry_at) != (None, None) or finding.retry_after is not None:
+        dated = finding.details if retry_at is None else {**finding.details, "retry_at": retry_at}
+        finding = finding.evolve(retry_after=wait, details=dated)
+    return with_message(finding, content.message) if content.message else finding
 
 
 def _may_be_a_proxys(status: int, headers: object, body: object) -> bool:
@@ -133,11 +147,6 @@ def _may_be_a_proxys(status: int, headers: object, body: object) -> bool:
     return status == _FORBIDDEN and is_page(body, headers)
 
 
-def _waiting(finding: Finding, wait: float | None, retry_at: float | None) -> Finding:
-    details = finding.details if retry_at is None else {**finding.details, "retry_at": retry_at}
-    return finding.evolve(retry_after=wait, details=details)
-
-
 def _by_status(status: int, *, upgrade: bool, waits: bool) -> Finding:
     if status in _STATUSES:
         return _STATUSES[status]
@@ -145,17 +154,18 @@ def _by_status(status: int, *, upgrade: bool, waits: bool) -> Finding:
         return _OF_A_CALL[status]
     if status == _TOO_LARGE and not upgrade and not waits:
         return LARGE
-    if status >= _SERVER and is_passing(status):
+    if status >= _SERVER and status in _PASSING:
         return Finding(code="SYS_UNAVAILABLE")
     code = "CONN_UPGRADE_REJECTED" if upgrade else "SYS_UPSTREAM_REJECTED"
     return Finding(code=code, category=_CATEGORIES.get(status))
 
 
 def _ours(
-    body: object, status: Finding, wait: float | None, retry_at: float | None
+    document: Mapping[object, Any], status: Finding, wait: float | None, retry_at: float | None
 ) -> Finding | None:
     """Read a body like {"code": "SESS_NOT_FOUND", "message": …}."""
-    document = mapping_of(body) or mapping_of(read_json(body))
+    if not isinstance(document.get("code"), str):
+        return None
     finding = payload_finding(document, unknown=None)
     if finding is None:
         return None
@@ -167,13 +177,20 @@ def _ours(
 
 
 def _by_words(
-    content: ErrorBody, finding: Finding, status: int, headers: object, override: bool | None
+    content: ErrorBody,
+    finding: Finding,
+    status: int,
+    headers: object,
+    asked: float | None,
 ) -> Finding:
-    """Return what the body makes of the status's verdict: the same, or another one."""
-    if content is EMPTY:  # as most are of a server that is down
+    """Return what the body makes of the status's verdict: the same, or another one.
+
+    `asked`: the seconds that the headers ask to wait.
+    """
+    if content is EMPTY:
         is_limit = status == _FORBIDDEN and is_used_up(headers)
-        return _changed_by(RATE, finding, override) if is_limit else finding
-    found = lasting_finding(content, status, headers)
+        return _changed_by(RATE, finding, headers) if is_limit else finding
+    found = lasting_finding(content, status, asked)
     if found is None and status in _LOGINS:
         found = login_finding(content.names, content.words)
         if found is EXPIRED and status == _BAD_REQUEST and not content.decides:
@@ -193,13 +210,13 @@ def _by_words(
         found = MEMORY
     if found is None and content.passing and not finding.repeats:
         found = PASSING
-    return finding if found is None else _changed_by(found, finding, override)
+    return finding if found is None else _changed_by(found, finding, headers)
 
 
-def _changed_by(found: Finding, finding: Finding, override: bool | None) -> Finding:
+def _changed_by(found: Finding, finding: Finding, headers: object) -> Finding:
     """Return the body's verdict with what the status's has beside it."""
     details = {**finding.details, **found.details}
-    if found.retryable is None and override is not None:
+    if found.retryable is None and (override := should_retry(headers)) is not None:
         found = found.evolve(retryable=override)
     if found.details.get("reason") is None and found.code != finding.code:
         details.pop("reason", None)
@@ -218,19 +235,21 @@ def _is_limit(content: ErrorBody, status: int, headers: object) -> bool:
 
 
 def lasting_finding(
-    content: ErrorBody, status: int | None = None, headers: object = None
+    content: ErrorBody, status: int | None = None, asked: float | None = None
 ) -> Finding | None:
-    """Return the verdict of a body that says that a repeat cannot help, else None."""
-    if content.is_daily:
+    """Return the verdict of a body that says that a repeat cannot help, else None.
+
+    `asked`: the seconds that the headers ask to wait; they count under a 429.
+    """
+    if content.quotas and content.is_daily:
         return QUOTA
     if content.passing:
         return None
-    asked = wait_from_headers(headers, None)[0] if status == _RATE_LIMITED else None
     return final_finding(
         content.names,
         content.words,
         wait=content.waits,
-        asked=asked,
+        asked=asked if status == _RATE_LIMITED else None,
         status=status,
         decided=content.decides and usual_finding(content.names) is not None,
     )

@@ -3,6 +3,10 @@
 Errnos, getaddrinfo, timeouts, ends of streams, and drivers that pass the system's words on; which
 check a certificate failed, until when it was valid, and what to do about it; closes and handshakes.
 
+Windows has its own numbers beside the errnos. Its default event loop raises them, and Python
+reports every one that it does not know as EINVAL: a refused connection then looks like a wrong
+setting. Rule: no other module reads `OSError.errno` of an error that may come from a socket.
+
 Rule: the errno decides, and the class only if there is none; numbers come from the running system's
 `errno`. A failed verification fails again, so it is never retryable; only an interrupted handshake
 is. `ConnectionClosed.code` is never read (it warns): who closed first decides which of the two close
@@ -18,12 +22,50 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from .closes import close_finding
-from .errnos import errno_of, errno_of_windows, hints
+from .errnos import hints
 from .finding import Finding, Reader, Rows, Rules, own_words, short_of, wrong_setting
 from .redaction import package_of, text_of
-from .statuses import status_finding
+from .statuses import upgrade_finding
 from .texts import text_finding
 from .vocabulary import Category
+
+
+# ---- errnos -----------------------------------------------------------------------------------------
+
+
+_WINDOWS: Final[Mapping[int, int]] = {
+    32: errno.EBUSY,  # ERROR_SHARING_VIOLATION: another process has the file open
+    33: errno.EBUSY,  # ERROR_LOCK_VIOLATION
+    64: errno.ECONNRESET,  # ERROR_NETNAME_DELETED
+    121: errno.ETIMEDOUT,  # ERROR_SEM_TIMEOUT
+    233: errno.EPIPE,  # ERROR_PIPE_NOT_CONNECTED
+    995: errno.ECONNABORTED,  # ERROR_OPERATION_ABORTED
+    1225: errno.ECONNREFUSED,  # ERROR_CONNECTION_REFUSED
+    1229: errno.ENOTCONN,  # ERROR_CONNECTION_INVALID
+    1231: errno.ENETUNREACH,  # ERROR_NETWORK_UNREACHABLE
+    1232: errno.EHOSTUNREACH,  # ERROR_HOST_UNREACHABLE
+    1234: errno.ECONNREFUSED,  # ERROR_PORT_UNREACHABLE
+    1236: errno.ECONNABORTED,  # ERROR_CONNECTION_ABORTED
+    1450: errno.ENOBUFS,  # ERROR_NO_SYSTEM_RESOURCES
+    1460: errno.ETIMEDOUT,  # ERROR_TIMEOUT
+}
+
+
+def errno_of(error: BaseException) -> int | None:
+    """Return the errno of an error, converted from a Windows number if needed, or None."""
+    winerror: object = getattr(error, "winerror", None)
+    number: object = _WINDOWS.get(winerror) if isinstance(winerror, int) else None
+    if number is None:
+        number = getattr(error, "errno", None)
+    return number if isinstance(number, int) else None
+
+
+def errno_of_windows(number: int) -> int:
+    """Return the errno for a Windows number.
+
+    The sockets' numbers (10061) and those that mean no network are unchanged.
+    """
+    return _WINDOWS.get(number, number)
 
 
 _REFUSED = Finding(code="CONN_REFUSED", proof="not_connected", suggestions=hints("ECONNREFUSED"))
@@ -454,9 +496,7 @@ def _closed(error: Any) -> Finding:
 
 def _refused_upgrade(error: Any) -> Finding:
     response = error.response
-    return status_finding(
-        response.status_code, response.headers, getattr(response, "body", None), upgrade=True
-    )
+    return upgrade_finding(response.status_code, response.headers, getattr(response, "body", None))
 
 
 def _no_answer(error: BaseException) -> Finding:

@@ -452,6 +452,15 @@ CODES: Mapping[str, CodeInfo] = MappingProxyType(
             kind=Kind.PARTIAL,
             raised="OutcomeUnknownError",
         ),
+        "SYS_EFFECT_HELD": lasting(
+            _UPSTREAM,
+            _MAYBE,
+            "an identical call is in doubt, and this one was not made",
+            "find out whether it took effect before calling it again",
+            severity=_WARNING,
+            kind=Kind.PARTIAL,
+            raised="EffectHeldError",
+        ),
         "SYS_TIMEOUT": passing(
             _TIMEOUT,
             _MAYBE,

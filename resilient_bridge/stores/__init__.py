@@ -1,4 +1,4 @@
-"""Stores for positions, unsettled sends, sessions and state files: in memory, a file, or Redis."""
+"""Stores for positions, unsettled sends, effects in doubt, sessions and state files: in memory, a file, or Redis."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from ..calls.effects import NOT_RUN as NOT_RUN
+    from ..calls.effects import DoubtfulCall as DoubtfulCall
+    from ..calls.effects import Ran as Ran
     from ..protocol.session_records import SessionCheckpoint as SessionCheckpoint
     from ..protocol.session_records import SessionRecord as SessionRecord
     from ..protocol.session_records import SessionState as SessionState
+    from .effects import Effects as Effects
     from .memory import MemoryStore as MemoryStore
     from .redis.store import RedisStore as RedisStore
     from .redis_state.state import RedisState as RedisState
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from .state_files.state_file import StateFile as StateFile
 
 _NAMES = {
+    ".calls.effects": "DoubtfulCall NOT_RUN Ran",
+    "effects": "Effects",
     "memory": "MemoryStore",
     "redis.store": "RedisStore",
     "redis_state.state": "RedisState",

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from ..failure import redact
 from .event import ALWAYS, Event, with_failure
 
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from decimal import Decimal
 
     from ..failure import Failure
@@ -29,10 +31,15 @@ __all__ = [
     "CommandSent",
     "ContextCompacted",
     "ContextNearlyFull",
+    "EffectHeld",
+    "EffectResolved",
+    "FirstCall",
+    "Hedged",
     "HookRejected",
     "ModeChanged",
     "PhaseChanged",
     "PollFailed",
+    "Resolution",
     "ShadowRejected",
     "SpendChanged",
     "ToolFailed",
@@ -111,6 +118,57 @@ class ShadowRejected(Event):
         return "would be rejected", {"by": "circuit", "error.type": self.failure.code}
 
 
+# ---- effects ------------------------------------------------------------------------------------
+
+
+FirstCall: TypeAlias = Literal["running", "unknown", "ran", "unreadable"]
+"""What is known of the call that holds identical ones; unreadable if its file cannot be used."""
+Resolution: TypeAlias = Literal["verified", "late_answer", "not_run", "again", "hold"]
+"""What ended a doubt: an answer, the word of `verify` or of the caller, or time."""
+
+
+class EffectHeld(Event):
+    """A call of `name` was not made: an identical one, that began `seconds` ago, is in doubt.
+
+    `first` is what is known of that one: running, unknown, ran (its answer is not kept); or
+    unreadable, if the file of the effects cannot be used.
+    """
+
+    name: str
+    first: FirstCall
+    seconds: float
+    failure: Failure
+
+    __notable__ = ALWAYS
+
+    def __level__(self) -> str:
+        return "warning"
+
+    def __text__(self) -> str:
+        return f"{self.name} was held: {self.failure}"
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.failure(self.failure)
+
+
+class EffectResolved(Event):
+    """A call of `name` that `began` then is no longer in doubt.
+
+    `how`: verified (it ran, and the next caller got its answer), late_answer (the same, by an
+    answer that came late), not_run (verified, and called again), again (the caller said so), hold
+    (its time is over).
+    """
+
+    name: str
+    how: Resolution
+    began: datetime
+
+    def __text__(self) -> str:
+        return (
+            f"{self.name}, begun {self.began:%Y-%m-%dT%H:%M:%S}Z, is no longer in doubt: {self.how}"
+        )
+
+
 # ---- alerts -------------------------------------------------------------------------------------
 
 
@@ -120,6 +178,39 @@ AlertRule: TypeAlias = Literal[
     "error_rate", "reconnect_failures", "session_drops", "hook_failures", "failure"
 ]
 """What an alert is about: the threshold of that name, or one failure."""
+
+
+class Hedged(Event):
+    """A call of `name` was slow, so that its request was sent again; the race has ended.
+
+    `requests` were sent in all. The one with the number `winner` ended it: 1 is the first, 0 none,
+    because the caller was cancelled. `unknown` of them were cancelled: whether they ran, and what
+    they cost, nobody can say.
+    """
+
+    name: str
+    requests: int
+    winner: int
+    unknown: int
+    seconds: float
+
+    def __level__(self) -> str:
+        return "info"
+
+    def __text__(self) -> str:
+        by = f"by request {self.winner} of {self.requests}" if self.winner else "by nobody"
+        cut = f"; {self.unknown} cancelled, outcome and cost unknown"
+        return (
+            f"{redact(self.name)} was hedged and ended {by} after {self.seconds:.3g} s"
+            f"{cut if self.unknown else ''}"
+        )
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("hedges", self.requests - 1, self.name, "won" if self.winner > 1 else "lost")
+
+    def __note__(self) -> tuple[str, dict[str, Any]]:
+        note = {"requests": self.requests, "winner": self.winner, "unknown": self.unknown}
+        return "hedged", note
 
 
 class AlertChanged(Event):

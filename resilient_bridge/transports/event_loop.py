@@ -8,8 +8,11 @@ for it.
 from __future__ import annotations
 
 import sys
-from asyncio import get_running_loop
-from typing import TYPE_CHECKING, Any
+from asyncio import (
+    _get_running_loop,  # pyright: ignore[reportPrivateUsage] -- as anyio does
+    get_running_loop,
+)
+from typing import TYPE_CHECKING, Any, Final
 
 from ..failure import config_error
 
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from ..failure import BridgeError
+
+
+running_or_none: Final = _get_running_loop
+"""Returns the running asyncio loop, None without one: where a call of ours would be one too many."""
 
 
 def running_loop(what: str) -> AbstractEventLoop:

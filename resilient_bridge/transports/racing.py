@@ -15,8 +15,6 @@ from collections.abc import Callable, Coroutine, Iterable
 from itertools import chain, zip_longest
 from typing import Any, Final, TypeVar
 
-from ..failure.errnos import errno_of
-
 
 T = TypeVar("T")
 # An address without a route from this machine says nothing about the server.
@@ -72,6 +70,9 @@ async def first_connected(
                 if not isinstance(error, OSError) or isinstance(error, ssl.SSLError):
                     raise error
                 failures.append(error)
+        # imported here, where an error will be read anyway
+        from ..failure.system import errno_of
+
         raise next((error for error in failures if errno_of(error) not in _ROUTELESS), failures[0])
     finally:
         for task in started:

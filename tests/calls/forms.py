@@ -124,11 +124,19 @@ def http_error(status: int, **headers: str) -> httpx.HTTPStatusError:
     return caught.value
 
 
+WAITS = ("block", "wait", "sleep")  # functions in which a sync call waits
+
+
 @contextmanager
 def interrupted_in(seconds):
-    """Raise KeyboardInterrupt in the main thread in that many seconds, as Ctrl-C does."""
+    """Raise KeyboardInterrupt in the main thread, as Ctrl-C does: not before it waits inside of a policy."""
 
-    def interrupt(*_):
+    def interrupt(_number, frame):
+        while frame is not None and frame.f_code.co_name not in WAITS:
+            frame = frame.f_back
+        if frame is None:  # on a busy machine it is not there yet
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            return
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)

@@ -135,6 +135,14 @@ def test_k01_a_result_is_a_failure_by_its_type(form, name):
     assert (result is value, calls, rb.calls.circuit(function).state) == (True, 2, "open")
 
 
+@everywhere
+def test_a_success_says_nothing_of_the_next_result_of_its_class(form):
+    """A 200, then a 503: the class of both can fail, so each is read."""
+    policy = rb.Policy(at_once(attempts=2))
+    for status, calls in ((200, 1), (503, 2)):
+        assert returning(form, policy, httpx.Response(status))[1] == calls
+
+
 @both
 def test_k01_on_result_and_a_registered_reader_make_a_dict_a_failure(form):
     """The user's word counts: `on_result=`, and `classify.register(dict, answer=…)`, for as long as it is in force."""

@@ -14,6 +14,7 @@ __getattr__ = lazily(
         "breaker.shared_circuit": "Permit SharedCircuit",
         "breaker.state": "CircuitState",
         "frame": "CURRENT CallFrame",
+        "hedge.state": "HedgeState",
         "layer": "Layer",
         "layer_order": "harmful",
         "layers": "GUARDS",

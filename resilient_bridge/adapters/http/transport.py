@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ...calls import Retry
 from ...calls.ports import (
     RESULTS,
+    Hedge,
     Reading,
     States,
     bind,
     failure_of_result,
+    forbid_hedge,
     is_retried_around,
     make_last,
     remaining,
@@ -30,7 +32,7 @@ from ...locks import new_lock
 from ...values.fields import check_flag, is_count
 from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
-from ..mcp_wire import watch_answer, watch_request
+from ..mcp_wire import CURRENT_WIRE, watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
 from .bodies import READ_ONCE, bounded, look_async, once, peek, peek_async, watch_body
 from .own_transport import Options, own_transport
@@ -82,6 +84,7 @@ else:
 _MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
 # seconds: a server remembers a key for 5 minutes (V9); less a margin, as Outbox.resend_within
 _KEY_WINDOW: Final = 270.0
+_METHODS: Final = {True: "handle_async_request", False: "handle_request"}
 _ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True}'
 
 
@@ -206,7 +209,8 @@ class HTTPTransport(_Bases):
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request, again if the policy allows it, and return the last response."""
         send = self._ready(request, is_async=True)
-        await self._report_request(request)
+        if CURRENT_WIRE.get() is not None:  # a client of mcp sends through it
+            await self._report_request(request)
         try:
             response = await send(request)
         except Exception as error:
@@ -217,7 +221,8 @@ class HTTPTransport(_Bases):
         finally:
             request.extensions.pop(OURS, None)
         returned = self._returned(request, response)
-        await self._report_answer(request, returned, look_async)
+        if CURRENT_WIRE.get() is not None:
+            await self._report_answer(request, returned, look_async)
         return returned
 
     def handle_request(self, request: Any) -> Any:
@@ -237,7 +242,8 @@ class HTTPTransport(_Bases):
     def _ready(self, request: Any, *, is_async: bool) -> Callable[..., Any]:
         """Check a request, prepare it, and return the function that sends it."""
         try:
-            check_inner(self._inner, is_async=is_async)
+            if not hasattr(self._inner, _METHODS[is_async]):
+                check_inner(self._inner, is_async=is_async)
             check_hop(request, self._domains)
             if request.url.scheme == "http" and not self._allows_plaintext:
                 check_plaintext(request, has_token=self._bearer is not None)
@@ -328,6 +334,7 @@ class HTTPTransport(_Bases):
             sound_as=_same if asks else _Sound,
             window=_KEY_WINDOW if by_key else None,
             look=self._peek_async if is_async else self._peek,
+            races=any(isinstance(layer, Hedge) for layer in policy.layers),
         )
         send = self._protected[key] = bind(
             keyed(policy, origin),
@@ -442,18 +449,39 @@ class _Sound:
     def __init__(self, response: Any) -> None:
         self.response = response
 
+    async def aclose(self) -> None:
+        """Close the response of a request that lost its race."""
+        await self.response.aclose()
+
+
+def _may_race(request: Any) -> bool:
+    """Return whether a request may run twice at once.
+
+    One with an effect may not by its method or key: a server answers the second PUT, DELETE or use
+    of a key that comes beside the first with a conflict. Nor may one whose body is read once.
+    """
+    if request.method not in SAFE_METHODS and not request.extensions.get("rb.idempotent"):
+        return False
+    return not hasattr(request.stream, "is_started")
+
 
 def _same(response: Any) -> Any:
     return response
 
 
 def _sending(
-    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
+    inner: Any,
+    *,
+    sound_as: Callable[[Any], Any],
+    window: float | None,
+    look: Callable[[Any], Any],
+    races: bool,  # noqa: ARG001 -- of tasks
 ) -> Callable[[Any], Any]:
     """Return the function that sends a request once.
 
     `sound_as` wraps a response below status 400, `look` reads the body of any other. `window`: the
-    seconds for which the server remembers the key that permits repeats.
+    seconds for which the server remembers the key that permits repeats. `races`: the policy has a
+    Hedge.
     """
     once_sent = inner.handle_request
 
@@ -482,11 +510,18 @@ def _sending(
 
 
 def _sending_async(
-    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
+    inner: Any,
+    *,
+    sound_as: Callable[[Any], Any],
+    window: float | None,
+    look: Callable[[Any], Any],
+    races: bool,
 ) -> Callable[[Any], Any]:
     once_sent = inner.handle_async_request
 
     async def send(request: Any) -> Any:
+        if races and not _may_race(request):
+            forbid_hedge()
         if window is not None:
             repeat_within(window)
         note_sent(request)

@@ -71,7 +71,7 @@ class SDK:
         lambda _method, _arguments, _owner: False
     )
     addresses: Callable[[Any], Iterable[object]]
-    options: Callable[[Mapping[str, Any], object], object] = lambda _arguments, _owner: None
+    options: Callable[[Mapping[str, Any], object], object] | None = None
     derived: frozenset[str] = frozenset()
     makes: frozenset[str] = frozenset()
     async_part: str = ""
@@ -106,7 +106,7 @@ class SDK:
         self, arguments: Mapping[str, Any], owner: object, *, allow_plaintext_credentials: bool
     ) -> None:
         """Raise the same for the HTTP options of one call, and ConfigError for retries in them."""
-        options = self.options(arguments, owner)
+        options = None if self.options is None else self.options(arguments, owner)
         if options is None:
             return
         _check_retries(field_of(options, "retry_options"), "wrap.call")
@@ -242,7 +242,7 @@ def openai_effect(arguments: Mapping[str, Any], _owner: object) -> bool:
     `background=True` counts as no effect: a response that is never fetched costs money, as a lost
     answer does.
     """
-    body = _body(arguments)
+    body = _body(arguments) if "extra_body" in arguments else arguments
     if body.get("conversation"):
         return True
     tools = body.get("tools") or ()

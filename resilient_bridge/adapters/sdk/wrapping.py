@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .sdks import SDK
 
 
+_MOST: Final = 1_024  # kinds that are kept: classes made at run time must not pile up
 _NO_CALLS: Final = frozenset({"close", "aclose", "get_history", "record_history"})
 _STREAMS: Final = frozenset({"stream", "async_stream"})
 # methods of a client itself, for URL paths that have no method
@@ -55,6 +56,8 @@ class Wrapping:
     _bound: dict[tuple[str, bool, bool | None, bool], Any] = attrs.field(
         init=False, factory=dict[Any, Any]
     )
+    # What was found of an attribute or a result, by its path and its class or function: asked once.
+    _kinds: dict[tuple[str, Any], str] = attrs.field(init=False, factory=dict[Any, str])
 
     def __attrs_post_init__(self) -> None:
         self.states = States(self.name)
@@ -78,18 +81,43 @@ class Wrapping:
 
     def proxied(self, path: str, value: Any, owner: Any) -> Any:
         """Return the proxy of an attribute that is a call or has calls, else the attribute."""
+        key = path, type(cast("object", value))
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._found(key, self._attribute_kind(path, value))
+        match kind:
+            case "part":
+                return Wrapped(value, self, path)
+            case "call":
+                return self.protected(path, value)
+            case "derived":
+                return _returning(value, partial(wrapped, wrapping=self))
+            case "made":
+                part = path.rpartition(".")[0]
+                return _returning(value, partial(Wrapped, wrapping=self, path=part))
+            case "steps":
+                # its `self` is the proxy, so each step is a separate call
+                return value.__func__.__get__(owner)
+            case _:
+                return value
+
+    def _attribute_kind(self, path: str, value: object) -> str:
+        """Return what an attribute is; its path and its class alone decide."""
         if self.sdk is not None and path in self.sdk.derived:
-            return _returning(value, partial(wrapped, wrapping=self))
+            return "derived"
         if self.sdk is not None and path in self.sdk.makes:
-            return _returning(value, partial(Wrapped, wrapping=self, path=path.rpartition(".")[0]))
+            return "made"
         if self.sdk is not None and inspect.ismethod(value) and self.sdk.steps.fullmatch(path):
-            # its `self` is the proxy, so each step is a separate call
-            return value.__func__.__get__(owner)
+            return "steps"
         if self._is_call(path, value):
-            return self.protected(path, value)
-        if self._is_part(path, value):
-            return Wrapped(value, self, path)
-        return value
+            return "call"
+        return "part" if self._is_part(path, value) else "plain"
+
+    def _found(self, key: tuple[str, Any], kind: str) -> str:
+        if len(self._kinds) >= _MOST:
+            self._kinds.clear()
+        self._kinds[key] = kind
+        return kind
 
     def _is_call(self, path: str, value: object) -> bool:
         if not callable(value) or isinstance(value, type) or path.rpartition(".")[2] in _NO_CALLS:
@@ -107,14 +135,36 @@ class Wrapping:
 
     def protected(self, path: str, method: Any) -> Any:
         """Return the proxy of a method whose calls go through the policy."""
+        # Of a class's method the kind is kept; a function may be made anew for each object.
+        key = path, getattr(method, "__func__", None)
+        kind = None if key[1] is None else self._kinds.get(key)
+        if kind is None:
+            kind = self._call_kind(path, method)
+            if key[1] is not None:
+                self._found(key, kind)
+        match kind:
+            case "awaiting":
+                return self._awaiting(path, method)
+            case "blocking":
+                return self._blocking(path, method)
+            case "entering":
+                return self._entering(path, method)
+            case "streaming":
+                return self._streaming(path, method)
+            case _:
+                return self._beginning(path, method, is_prepared=kind == "prepared")
+
+    def _call_kind(self, path: str, method: Any) -> str:
+        """Return how a call of a method is made."""
         if self.sdk is None and form_of(method) in _STREAMS:
-            return self._streaming(path, method)
+            return "streaming"
         is_prepared = self.sdk is not None and self.sdk.is_prepared(path, method)
         if not self._is_async_at(path, method):
-            return self._entering(path, method) if is_prepared else self._blocking(path, method)
-        if is_prepared or not inspect.iscoroutinefunction(inspect.unwrap(method)):
-            return self._beginning(path, method, is_prepared=is_prepared)
-        return self._awaiting(path, method)
+            return "entering" if is_prepared else "blocking"
+        if is_prepared:
+            return "prepared"
+        is_awaited = inspect.iscoroutinefunction(inspect.unwrap(method))
+        return "awaiting" if is_awaited else "beginning"
 
     def _is_async_at(self, path: str, method: Any) -> bool:
         if self.is_async:
@@ -134,9 +184,9 @@ class Wrapping:
         None as the first: only if it provably did not run.
         """
         sdk, owner = self.sdk, getattr(method, "__self__", None)
-        arguments = named(method, args, kwargs) if sdk is not None or self.max_bytes else kwargs
+        arguments = named(method, args, kwargs) if args and (sdk or self.max_bytes) else kwargs
         try:
-            if sdk is not None:
+            if sdk is not None and sdk.options is not None:
                 sdk.check_call(
                     arguments,
                     owner,
@@ -144,7 +194,11 @@ class Wrapping:
                 )
             if self.max_bytes:
                 check_bytes(self.max_bytes, arguments)
-            permitted = permission(self.idempotent, Call(path, args, kwargs))
+            permitted = (
+                self.idempotent
+                if self.idempotent is None
+                else permission(self.idempotent, Call(path, args, kwargs))
+            )
             if sdk is None:
                 return permitted, False
             if not permitted and sdk.runs_tools(path, arguments, owner):
@@ -159,15 +213,17 @@ class Wrapping:
     def _ready(self, path: str, method: Any, args: Any, kwargs: Any, *, is_async: bool) -> Any:
         """Check the arguments of a call, and return the function that makes it."""
         idempotent, is_once = self._permitted(path, method, args, kwargs)
-        protected = self.bound(path, is_async=is_async, idempotent=idempotent, is_once=is_once)
-        return protected_for(protected, _MAKERS[is_async, is_once], args, kwargs)
+        bound = self._bound.get((path, is_async, idempotent, is_once)) or self.bound(
+            path, is_async=is_async, idempotent=idempotent, is_once=is_once
+        )
+        return protected_for(bound, _MAKERS[is_async, is_once], args, kwargs)
 
     def _awaiting(self, path: str, method: Any) -> Any:
         """Return the proxy of a method that is an async function."""
 
         async def begin(*args: Any, **kwargs: Any) -> Any:
             result = await method(*args, **kwargs)
-            is_stream = has(result, "__anext__") and not is_page(result)
+            is_stream = hasattr(type(cast("object", result)), "__anext__") and not is_page(result)
             return await AsyncItems.at_first_item(result) if is_stream else result
 
         @wraps(method)
@@ -249,10 +305,14 @@ class Wrapping:
         """Return the proxy of a started stream, a page, or a part of the client, else the result."""
         if isinstance(result, AsyncItems | Items):
             return result.watched(partial(self.broken_off, protected))
-        owner = path.rpartition(".")[0]
-        if is_page(result):
-            return Page(result, self, owner)
-        return Wrapped(result, self, owner) if self._is_part(path, result) else result
+        key = f"{path}()", type(cast("object", result))
+        kind = self._kinds.get(key)
+        if kind is None:
+            is_part = self._is_part(path, result)
+            kind = self._found(key, "page" if is_page(result) else "part" if is_part else "plain")
+        if kind == "plain":
+            return result
+        return (Page if kind == "page" else Wrapped)(result, self, path.rpartition(".")[0])
 
     # ---- the functions behind a policy -----------------------------------------------------------
 

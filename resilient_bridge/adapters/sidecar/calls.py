@@ -145,7 +145,8 @@ class Calls:
                 continue
             call.not_before = 0.0
             is_barred = call.unproven_losses > 0 and not self._is_still_permitted(call, session)
-            if (is_barred and _is_listing(session)) or not self._limits.take(call):
+            waits = is_barred and _is_listing(session)
+            if waits or not (self._limits.take(call) and self._limits.starts(call, now)):
                 later.append(call)
             elif is_barred:
                 self.give_up(call, now)

@@ -19,7 +19,8 @@ from typing import Final, cast
 import attrs
 
 from ...failure import MASK, Failure, is_sensitive
-from ...failure.errnos import errno_name, errno_of
+from ...failure.errnos import errno_name
+from ...failure.system import errno_of
 from .existing_paths import status_of
 from .suggestion_context import SuggestionContext
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from ...calls.ports import ANSWERS, bind, form_of
+from ...calls.ports import ANSWERS, EffectLedger, bind, call_options, form_of, inside
 from ...failure import config_error
 from ...failure.teaching import TeachesNames, taught
 from ...lazy_names import public
@@ -57,7 +57,8 @@ class Toolbox(TeachesNames):
     `timeouts` are seconds by name, with "default" for the rest; without any, 30 s. Each tool has
     its own circuit and retry budget. `idempotent` names the tools that may be repeated although
     they may have run, `optional` those that are not required; an argument of `tool` takes
-    precedence.
+    precedence. With `effects` (a `rb.stores.Effects`) a call of any other tool that is identical to
+    one in doubt is not made: it fails with SYS_EFFECT_HELD.
     """
 
     @taught
@@ -68,6 +69,7 @@ class Toolbox(TeachesNames):
         timeouts: Mapping[str, Seconds] | None = None,
         idempotent: Collection[str] = (),
         optional: Collection[str] = (),
+        effects: EffectLedger | None = None,
     ) -> None:
         """Make an empty toolbox. Raises ConfigError that names a wrong argument."""
         if policy is None:
@@ -78,6 +80,10 @@ class Toolbox(TeachesNames):
         self._idempotent = names_in("Toolbox.idempotent", idempotent)
         self._optional = names_in("Toolbox.optional", optional)
         self._entries: dict[str, ToolEntry] = {}
+        if effects is not None and not isinstance(effects, EffectLedger):  # pyright: ignore[reportUnnecessaryIsInstance]
+            wanted = "an Effects, such as rb.stores.Effects(path), or None"
+            raise config_error("Toolbox.effects", wanted, effects)
+        self._effects = effects
 
     @classmethod
     def from_config(
@@ -267,7 +273,12 @@ class Toolbox(TeachesNames):
             check_flag(f"Toolbox.tool.{option}", value)
         own = None if timeout is None else as_limit("Toolbox.tool.timeout", timeout)
         layers, limit = self._limits.of(name, timeout=own, policy=policy)
-        protect = functools.partial(bind, layers, idempotent=idempotent, name=name, reading=ANSWERS)
+        effects = None if idempotent else self._effects
+        protect = functools.partial(
+            bind, layers, idempotent=idempotent, name=name, reading=ANSWERS, effects=effects
+        )
+        if effects is not None:
+            function = inside(function, effects, form)
         in_thread = None
         if form == "async":
             protected = protect(bound_async(function, limit=limit, name=name, grace=grace))
@@ -299,6 +310,7 @@ class Toolbox(TeachesNames):
         *,
         idempotency_key: str | None = None,
         timeout: Seconds | None = None,  # noqa: ASYNC109 -- it ends the call with an outcome
+        again: bool = False,
     ) -> Outcome[Any]:
         """Call a tool by name, with a mapping or with JSON text from a model; return its Outcome.
 
@@ -310,6 +322,9 @@ class Toolbox(TeachesNames):
         time that the caller has, such as `timeout_ms` of a request. It never lengthens the tool's
         own limit, which is of each attempt.
 
+        Where the toolbox has `effects`, a call in doubt is known by its `idempotency_key`, if it has
+        one, else by its arguments; `again=True` makes a call though an identical one is in doubt.
+
         Raises ConfigError for arguments that are neither a mapping nor text, and CancelledError if
         the caller is cancelled; a cancellation inside the tool is a failure
         (TOOL_EXECUTION_FAILED).
@@ -318,7 +333,12 @@ class Toolbox(TeachesNames):
         entry = self._entries.get(name)
         if entry is None:
             return refuse_name(name, self._entries)
-        return await call_tool(entry, arguments, idempotency_key, seconds)
+        if again is not False:
+            check_flag("Toolbox.call(again)", again)
+        if self._effects is None or entry.tool.idempotent:
+            return await call_tool(entry, arguments, idempotency_key, seconds)
+        with call_options(idempotency_key, again=again):
+            return await call_tool(entry, arguments, idempotency_key, seconds)
 
 
 def _name_of(function: Any, name: object) -> str:

@@ -37,17 +37,14 @@ class BreakerGuard(Guard):
     def enter(self, attempt: CallFrame) -> Wait | None:
         operation: Any = attempt.operation
         state: CircuitState = operation.circuit
-        if state.under_way is not None:
+        if state.under_way:
             state.count_overdue(attempt.world.monotonic())
-        elif state.is_closed:
-            attempt.permit = state.era
+        if not state.is_closed:
+            self.admitted(attempt, self.asked(attempt, state.admit, attempt.world.monotonic()))
             return None
-        self.admitted(
-            attempt,
-            state.era
-            if state.is_closed
-            else self.asked(attempt, state.admit, attempt.world.monotonic()),
-        )
+        attempt.permit = state.era
+        if (under_way := state.under_way) is not None:
+            under_way[attempt] = None
         return None
 
     def admitted(self, attempt: CallFrame, permit: int) -> None:
@@ -70,7 +67,12 @@ class BreakerGuard(Guard):
         attempt.permit = None
         operation: Any = attempt.operation
         state: CircuitState = operation.circuit
-        if state.is_counted(attempt):
+        under_way = state.under_way
+        if (
+            (under_way is None or under_way.pop(attempt, 0) is not None)
+            and state.overdue
+            and state.is_counted(attempt)
+        ):
             return error
         if error is None:
             now = attempt.world.monotonic()
@@ -80,6 +82,9 @@ class BreakerGuard(Guard):
         now = attempt.world.monotonic()
         state.ended(permit, attempt, now, failure, self.layer, self.named)
         return error
+
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        return circuit_of(hedge).is_closed
 
     def conditions(self) -> tuple[Any, ...]:
         return conditions(self.layer)

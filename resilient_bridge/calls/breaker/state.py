@@ -73,7 +73,6 @@ class CircuitState:
         "_on_transition",
         "_open_until",
         "_openings",
-        "_overdue",
         "_probe",
         "_probes_passed",
         "_rng",
@@ -86,6 +85,7 @@ class CircuitState:
         "is_plain",
         "is_silent",
         "key",
+        "overdue",
         "settings",
         "slow_after",
         "state",
@@ -119,7 +119,7 @@ class CircuitState:
         # Only with `slow_after`: the calls under way, the oldest first.
         self.under_way: dict[UnderWay, None] | None = None
         # Under way and counted already: made with the first, because few circuits have one. Some never end.
-        self._overdue: WeakSet[UnderWay] | None = None
+        self.overdue: WeakSet[UnderWay] | None = None
         # In between none becomes overdue, so none is looked for: in a dict that is slow behind removed ones.
         self._looked_at, self._next_overdue = inf, -inf
         self._counted: int | None = 0  # the permit whose outcomes count
@@ -173,7 +173,9 @@ class CircuitState:
         else:
             with self._lock:
                 if permit == self._counted:
-                    self._set_calm(self._window.good(now))
+                    is_calm = self._window.good(now)
+                    if is_calm != (self.tell_after > -inf):
+                        self._set_calm(is_calm)
 
     def failed(
         self,
@@ -240,19 +242,19 @@ class CircuitState:
                     self._looked_at, self._next_overdue = now, oldest.started + self.slow_after
                     return
                 self.under_way.pop(oldest, None)
-                self._overdue = self._overdue or WeakSet()
-                self._overdue.add(oldest)
+                self.overdue = self.overdue or WeakSet()
+                self.overdue.add(oldest)
             permit = oldest.permit
             if permit is not None:
                 self.released(permit, now, now - oldest.started)
 
     def is_counted(self, call: UnderWay) -> bool:
         """Return whether a call that now ends was counted as overdue before; stop tracking it."""
-        if not (self.under_way or self._overdue):
+        if not (self.under_way or self.overdue):
             return False
         with self._lock:
-            if self._overdue and call in self._overdue:
-                self._overdue.remove(call)
+            if self.overdue and call in self.overdue:
+                self.overdue.remove(call)
                 return True
             if self.under_way is not None:
                 self.under_way.pop(call, None)
@@ -405,7 +407,8 @@ class CircuitState:
             elif window.bad(now) or is_critical:
                 reason = prefix + window.reason()
             else:
-                self._set_calm(False)
+                if self.tell_after > -inf:
+                    self._set_calm(False)
                 return
             self._open("critical" if is_critical else reason, now, because)
         self._tell()

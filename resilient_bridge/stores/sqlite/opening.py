@@ -13,7 +13,7 @@ import sqlite3
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ...failure import Failure, StoreError
 from ...files.file_changes import set_aside
@@ -31,6 +31,8 @@ from .versions import STORE
 if TYPE_CHECKING:
     from .versions import Kind
 
+
+T = TypeVar("T")
 
 _ASK_AGAIN: Final = 0.1  # seconds between two attempts to become the owner
 _NEW: Final = ".new"  # a new database until it is complete: an empty file is a damaged one
@@ -62,32 +64,48 @@ async def opened(
             if error.failure.code != "SYS_STORE_IN_USE" or loop.time() >= until:
                 raise
         await asyncio.sleep(_ASK_AGAIN)
+    work = asyncio.get_running_loop().run_in_executor(
+        None, partial(open_owned, owner, path, is_machine=is_machine)
+    )
     try:
-        work = partial(
-            open_database, path, is_machine=is_machine, is_same_boot=owner.is_same_boot, owner=owner
-        )
-        found = await _uncancelled(loop.run_in_executor(None, work))
-        owner.note_boot()
-    except BaseException:
-        owner.release()
+        return owner, *await finished(work)
+    except asyncio.CancelledError:
+        if work.exception() is None:
+            work.result()[0].close()
+            owner.release()
         raise
-    return owner, *found
 
 
-async def _uncancelled(
-    work: asyncio.Future[tuple[OwnedDatabase, Mended | None]],
-) -> tuple[OwnedDatabase, Mended | None]:
+async def finished(work: asyncio.Future[T]) -> T:
+    """Return the result of work in a thread; when cancelled, raise after the work is done."""
     cancelled = None
     while not work.done():
         try:
             await asyncio.wait([work])
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled is None:
-        return work.result()
-    if work.exception() is None:
-        work.result()[0].close()
-    raise cancelled
+    if cancelled is not None:
+        raise cancelled
+    return work.result()
+
+
+def open_owned(
+    owner: Owner, path: Path, *, is_machine: bool, kind: Kind = STORE
+) -> tuple[OwnedDatabase, Mended | None]:
+    """Open the file of an owner that has its lock; release that if it cannot be opened."""
+    try:
+        found = open_database(
+            path,
+            is_machine=is_machine,
+            is_same_boot=owner.is_same_boot,
+            owner=owner,
+            kind=kind,
+        )
+        owner.note_boot()
+    except BaseException:
+        owner.release()
+        raise
+    return found
 
 
 def open_database(
@@ -119,7 +137,8 @@ def open_database(
             faults = _faults(path, kind, is_same_boot=is_same_boot)
             if faults and not kind.mends:
                 text = f"{path.name} is damaged ({faults}), and was left alone"
-                raise StoreError(Failure.of("SYS_STATE_DAMAGED", text))
+                hint = "look at what was under way; then move it away, with the files beside it"
+                raise StoreError(Failure.of("SYS_STATE_DAMAGED", text, suggestions=(hint,)))
             if faults:
                 mended = _mend(path, faults)
             elif faults.version != kind.newest():
