@@ -109,7 +109,7 @@ def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
         return complain("mcp", entry)
     name = arguments.name or _name_of(sidecar)
     file = CLIENTS[client].where
-    place = (
+    advice = (
         f"put this into {file}"
         if file
         else "pass this to the function that starts your client's server"
