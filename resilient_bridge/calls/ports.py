@@ -43,10 +43,8 @@ if TYPE_CHECKING:
     from .current import request_sent as request_sent
     from .effects import Effect as Effect
     from .effects import EffectLedger as EffectLedger
-    from .effects import Gate as Gate
     from .effects import asked_for as asked_for
     from .effects import call_options as call_options
-    from .effects import held_text as held_text
     from .effects import inside as inside
     from .effects import resolved as resolved
     from .frame import CallFrame as CallFrame
@@ -82,7 +80,7 @@ _NAMES = {
     ".current": "caller calls_for current_frame disprove enter_world failure_in_call"
     " forbid_hedge frame_with_key is_retried_around leave_call leave_world make_last never_again"
     " outside remaining repeat_within request_sent",
-    ".effects": "Effect EffectLedger Gate asked_for call_options held_text inside resolved",
+    ".effects": "Effect EffectLedger asked_for call_options inside resolved",
     ".frame": "CallFrame",
     ".hedge.value": "Hedge",
     ".limits.state": "RateState",

@@ -362,7 +362,7 @@ class States:
     def circuits(self) -> list[_Circuit]:
         """Return the circuits in use: the current one, and those of values."""
         found = [] if self.current is None else [self.current]
-        by_value: ByValue[Any] | None = self._own.get("circuit by value")
+        by_value: ByValue[Any] | None = self._own("circuit by value")
         return found if by_value is None else [*found, *by_value.all()]
 
     @property
