@@ -88,9 +88,9 @@ def _checked(text: str) -> dict[str, Any]:
 
 
 def _without(text: str, key: str, name: str) -> dict[str, Any]:
-    found = _checked(text)
-    found[key] = {other: value for other, value in (found.get(key) or {}).items() if other != name}
-    return found
+    found, members = _checked(text), members_of(text, key)
+    members.pop(name, None)
+    return {**found, key: members}
 
 
 def _start(text: str) -> int:

@@ -100,7 +100,7 @@ class CircuitState:
         settings: Breaker,
         rng: random.Random,
         on_transition: Callable[[CircuitState, State, State, str, float], None],
-        on_shadow: Callable[[CircuitState, CircuitOpenError], None] = lambda *_: None,
+        on_shadow: Callable[[CircuitState, CircuitOpenError], None] | None = None,
     ) -> None:
         self.key = key
         self.settings = settings
@@ -161,7 +161,8 @@ class CircuitState:
         error = CircuitOpenError(self.key, state, why, hint, self.because)
         if not self.settings.shadow or state == "isolated":
             raise error
-        self._on_shadow(self, error)
+        if self._on_shadow is not None:
+            self._on_shadow(self, error)
         return self.era  # of a circuit that is not closed
 
     def succeeded(self, permit: int, now: float, seconds: float) -> None:
