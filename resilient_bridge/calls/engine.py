@@ -146,6 +146,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 target, budget = outer.world.injected(function, binding), operation.budget
                 if plan.racing is not None:
                     target = plan.racing(operation, target, discarded)
+                if plan.limit is not None:
+                    first.arguments = args, kwargs
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at
@@ -218,7 +220,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             await refreshed(again, frame)
                         seconds = again.decision.wait
                         first.waited += seconds
-                        if seconds > 0 or first.world is not REAL:  # virtual time lists 0, too
+                        # virtual time lists 0, too; a refused call waits at its limit
+                        if seconds > 0 or not (first.world is REAL or again.was_refused):
                             if running_or_none() is None:
                                 running_loop("Retry")
                             await first.world.asleep(seconds)
@@ -262,7 +265,11 @@ protect_async: Final = _loop(CURRENT, ROOT, HUB, PAUSED, REAL.monotonic)
 
 def _is_special(operation: Operation) -> bool:
     """Return whether calls are traced, or those of this policy wait for a limiter."""
-    return TRACING.open is not None or REAL.monotonic() < operation.pause.until
+    return (
+        TRACING.open is not None
+        or REAL.monotonic() < operation.pause.until
+        or (operation.limits is not None and operation.limits.in_force)
+    )
 
 
 def _admitted(circuit: CircuitState, now: float, outer: CallFrame, operation: Operation) -> int:

@@ -120,6 +120,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 target, budget = outer.world.injected(function, binding), operation.budget
                 if plan.thread_timeout is not None:
                     target = run_in_thread(target, plan.thread_timeout, operation.name)
+                if plan.limit is not None:
+                    first.arguments = args, kwargs
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at
@@ -189,7 +191,9 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             except BaseException as raised:  # noqa: BLE001 -- as above
                                 error, result = raised, None
                         if plan.is_asking:
-                            again, ending = _after_asking(operation, first, frame, error, result)
+                            again, ending = _after_asking(
+                                operation, first, frame, error, result
+                            )
                         else:
                             again, ending = after(operation, first, frame, error, result)
                         if again is None:
@@ -200,7 +204,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             refreshed_sync(again, frame)
                         seconds = again.decision.wait
                         first.waited += seconds
-                        if seconds > 0 or first.world is not REAL:  # virtual time lists 0, too
+                        # virtual time lists 0, too; a refused call waits at its limit
+                        if seconds > 0 or not (first.world is REAL or again.was_refused):
                             first.world.sleep(seconds)
                         frame = again.next_attempt(frame)
                         set_frame(frame)
@@ -241,7 +246,11 @@ protect_sync: Final = _loop(CURRENT, ROOT, HUB, PAUSED, REAL.monotonic)
 
 def _is_special(operation: Operation) -> bool:
     """Return whether calls are traced, or those of this policy wait for a limiter."""
-    return TRACING.open is not None or REAL.monotonic() < operation.pause.until
+    return (
+        TRACING.open is not None
+        or REAL.monotonic() < operation.pause.until
+        or (operation.limits is not None and operation.limits.in_force)
+    )
 
 
 def _admitted(circuit: CircuitState, now: float, outer: CallFrame, operation: Operation) -> int:
@@ -352,7 +361,9 @@ def refreshed_sync(repeats: Repeats, frame: CallFrame) -> None:
                 refresh(before)
 
 
-def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _called(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Call what may be sync although the call is async: a rung, `before`, `acknowledge`."""
     result: Any = function(*args, **kwargs)
     return settled(function, result)

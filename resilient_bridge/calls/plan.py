@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from ..failure import BridgeError
 from ..failure.what import Named
 from ..values.fields import refuse
+from .adaptive.guard import AdaptiveGuard
+from .adaptive.state import limits_of
+from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
@@ -85,6 +88,7 @@ class Plan:
         "is_short",
         "keys",
         "layers",
+        "limit",
         "matcher",
         "of_value",
         "outer",
@@ -123,6 +127,8 @@ class Plan:
         before, around, inner = self._cut(policy, name)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
+        found = (guard for guard in inner if isinstance(guard, AdaptiveGuard))
+        self.limit: AdaptiveGuard | None = next(found, None)
         exits = reversed(self.guards)
         if form.endswith("block"):  # every layer is entered for each block
             exits = iter((*exits, *self.around, *self.before))
@@ -165,9 +171,11 @@ class Plan:
         """
         guards = [*outer, *inner]
         may_wait = any(guard.may_wait for guard in guards)
-        self.asks_in_front = bool(inner) and inner[0].asks_circuit
+        # an adaptive limit that limits nothing only notes the call, so the circuit may go first
+        nearest = next((guard for guard in inner if guard is not self.limit), None)
+        self.asks_in_front = nearest is not None and nearest.asks_circuit
         if self.asks_in_front:
-            guards = [*outer, *inner[1:]]
+            guards = [guard for guard in guards if guard is not nearest]
         # A constant Timeout is here by its timers themselves.
         steps = [guard.timers[0] if isinstance(guard, TimeoutGuard) else guard for guard in guards]
         self.first_enter = _one(steps)
@@ -242,6 +250,7 @@ class Operation:
         "circuit",
         "in_front",
         "key",
+        "limits",
         "name",
         "pause",
         "plan",
@@ -270,6 +279,8 @@ class Operation:
         self.used: Mapping[Sort[Any, Any], Any] = used or _NONE
         # The circuit that a first attempt asks before anything else.
         self.in_front = self.circuit if plan.asks_in_front else None
+        limit = only(policy.layers, AdaptiveLimit)
+        self.limits = None if limit is None else limits_of(states, limit)
         self.pause = NO_PAUSE if plan.retry is None else pause_of(states)
         states.current = self.circuit
         # The name in events: of its circuit, or of the owner of its state.

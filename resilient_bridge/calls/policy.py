@@ -108,6 +108,10 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
             )
             wanted = f"{kind.__name__} as the last layer: inside of all others"
             refuse(path, wanted, layer, write=f"rb.Policy({ordered})")
+        if kind is Retry:
+            for earlier in layers[:index]:
+                if earlier.never_outside_retry:
+                    refuse(path, earlier.never_outside_retry, earlier)
         kinds.append(kind)
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
@@ -270,7 +270,9 @@ class States:
     which outlives the policy: if another policy replaces it, the circuit keeps its state.
 
     `shared_as` is the owner's name in all processes; None: it has none that they would agree on.
-    `shares_pause`: all owners of this name wait for one pause.
+    `shares_pause`: all owners of this name wait for one pause, and have their adaptive limits
+    together. `limited_by` returns the key of the adaptive limit of a call with these arguments;
+    None: all its calls have one.
     """
 
     __slots__ = (
@@ -283,17 +285,24 @@ class States:
         "_pause",
         "compiled_for",
         "current",
+        "limited_by",
         "name",
         "shared_as",
         "shares_pause",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, shared_as: str | None = None, *, shares_pause: bool = False
+        self,
+        name: str,
+        shared_as: str | None = None,
+        *,
+        shares_pause: bool = False,
+        limited_by: Callable[[tuple[Any, ...], dict[str, Any]], Hashable] | None = None,
     ) -> None:
         self.name = name
         self.shared_as = shared_as
         self.shares_pause = shares_pause
+        self.limited_by = limited_by
         self._logged: set[str] | None = None
         # The circuit in use, its own or shared: what `circuit(x)` shows.
         self.current: _Circuit | None = None

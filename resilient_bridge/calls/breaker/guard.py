@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...failure import RejectedError
+from ...failure import RejectedError, is_refusal
 from ..conditions import conditions
 from ..evidence import failure_in
 from ..guards import Guard, not_admitted
@@ -79,6 +79,7 @@ class BreakerGuard(Guard):
             state.succeeded(permit, now, now - attempt.started)
             return None
         failure = None if issubclass(type(error), RejectedError) else failure_in(attempt, error)
+        failure = self._of_server(attempt, failure)
         now = attempt.world.monotonic()
         state.ended(permit, attempt, now, failure, self.layer, self.named)
         return error
@@ -94,7 +95,15 @@ class BreakerGuard(Guard):
         state = circuit_of(attempt)
         if permit is not None and not state.is_counted(attempt):
             now = attempt.world.monotonic()
-            state.ended(permit, attempt, now, failure, self.layer, self.named)
+            failed = self._of_server(attempt, failure)
+            state.ended(permit, attempt, now, failed, self.layer, self.named)
+
+    def _of_server(self, attempt: CallFrame, failure: Failure | None) -> Failure | None:
+        """Return the failure as the circuit counts it: a refusal that a limit handles is none."""
+        is_limited = attempt.operation is not None and attempt.operation.plan.limit is not None
+        if failure is None or not is_limited or self.layer.on or not is_refusal(failure):
+            return failure
+        return None
 
     def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
         state = circuit_of(attempt)
