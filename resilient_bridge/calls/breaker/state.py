@@ -100,7 +100,7 @@ class CircuitState:
         settings: Breaker,
         rng: random.Random,
         on_transition: Callable[[CircuitState, State, State, str, float], None],
-        on_shadow: Callable[[CircuitState, CircuitOpenError], None] = lambda *_: None,
+        on_shadow: Callable[[CircuitState, CircuitOpenError], None] | None = None,
     ) -> None:
         self.key = key
         self.settings = settings
@@ -163,7 +163,8 @@ class CircuitState:
         if not self.settings.shadow or state == "isolated":
             # never out of a variable: the error's traceback would hold the frame that holds it
             raise CircuitOpenError(self.key, state, why, hint, self.because)
-        self._on_shadow(self, CircuitOpenError(self.key, state, why, hint, self.because))
+        if self._on_shadow is not None:
+            self._on_shadow(self, CircuitOpenError(self.key, state, why, hint, self.because))
         return self.era  # of a circuit that is not closed
 
     def succeeded(self, permit: int, now: float, seconds: float) -> None:
