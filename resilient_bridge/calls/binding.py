@@ -178,7 +178,8 @@ class Binding:
         """
         from .explanation import Explanation
 
-        plan, policy = self.operation.plan, self.operation.policy
+        policy, plan = self.operation.policy, self.operation.plan
+        plan = plan.inner or plan
         return Explanation.of(
             policy.layers, policy.state, "" if plan.retry is None else _repeats(plan)
         )
