@@ -27,6 +27,7 @@ import attrs
 from ..failure.teaching import RefusedUse, argument_error, refuse_arguments, refuse_use, taught
 from ..lazy_names import public
 from ..values.fields import check_flag, refuse, wants
+from .fallback.value import Fallback
 from .layer import Layer
 from .retry.value import Retry
 from .shared import SharedState
@@ -101,6 +102,9 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
             )
         if layer.never_inside_retry and Retry in kinds:
             refuse(path, layer.never_inside_retry, layer)
+        for other in layers[:index] if isinstance(layer, Fallback) else ():
+            if isinstance(other, Layer) and other.only_inside_fallback:
+                refuse(path, other.only_inside_fallback, layer)
         if layer.only_innermost and index < len(layers) - 1:
             from ..failure.mistakes import code
 
