@@ -18,6 +18,7 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
+    cast,
     overload,
 )
 
@@ -109,7 +110,7 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
             wanted = f"{kind.__name__} as the last layer: inside of all others"
             refuse(path, wanted, layer, write=f"rb.Policy({ordered})")
         if kind is Retry:
-            for earlier in layers[:index]:
+            for earlier in cast("tuple[Layer, ...]", layers[:index]):
                 if earlier.never_outside_retry:
                     refuse(path, earlier.never_outside_retry, earlier)
         kinds.append(kind)
