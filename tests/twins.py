@@ -31,6 +31,9 @@ REPLACED = {
     ".suspend()": ".block()",
     ".asleep(": ".sleep(",
     # what only a task needs
+    """                if plan.racing is not None:
+                    target = plan.racing(operation, target, discarded)
+""": "",
     """                            if running_or_none() is None:
                                 running_loop("Retry")
 """: "",

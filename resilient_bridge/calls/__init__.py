@@ -18,6 +18,9 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from .adaptive.status import LimitStatus as LimitStatus
+    from .adaptive.status import adaptive_limits as adaptive_limits
+    from .adaptive.value import AdaptiveLimit as AdaptiveLimit
     from .breaker.circuit import Circuit as Circuit
     from .breaker.circuit import circuit as circuit
     from .breaker.circuit import circuits as circuits
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from .current import current_attempt as current_attempt
     from .explanation import Explanation as Explanation
     from .fallback.value import Fallback as Fallback
+    from .hedge.value import Hedge as Hedge
     from .layer import Layer as Layer
     from .limits.value import Bulkhead as Bulkhead
     from .limits.value import RateLimit as RateLimit
@@ -40,9 +44,11 @@ if TYPE_CHECKING:
     from .timeout.value import Timeout as Timeout
 
 _NAMES = {
+    "adaptive.status": "LimitStatus adaptive_limits",
     "breaker.circuit": "Circuit circuit circuits",
     "current": "Attempt",
     "explanation": "Explanation",
+    "hedge.value": "Hedge",
     "outcome": "Outcome",
     "policy": "Protected",
 }
@@ -53,6 +59,7 @@ _INSIDE = {
     "breaker.value": "Breaker",
     "timeout.value": "Timeout Deadline",
     "limits.value": "Bulkhead RateLimit",
+    "adaptive.value": "AdaptiveLimit",
     "fallback.value": "Fallback",
     "current": "current_attempt",
     "layer": "Layer",

@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ..failure import BridgeError
 from ..failure.what import Named
+from ..values.fields import refuse
+from .adaptive.guard import AdaptiveGuard
+from .adaptive.state import limits_of
+from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
+from .hedge.value import Hedge
 from .layer_order import key_functions, only
 from .layers import Compiled, for_thread, guard_of, sort_of
 from .limits.value import Bulkhead
@@ -27,12 +32,13 @@ from .timeout.value import Timeout
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from .breaker.state import CircuitState
-    from .frame import Form, Proofs
+    from .frame import CallFrame, Form, Proofs
     from .guards import Guard
+    from .hedge.race import Racing
     from .keys import ByKey
     from .layers import HasLayers
     from .registry import Sort, States
@@ -69,9 +75,10 @@ class Plan:
         "asks_result",
         "attempts",
         "before",
-        "enter",
         "exits",
         "fallback",
+        "first_enter",
+        "first_leave",
         "foresees",
         "form",
         "guards",
@@ -81,12 +88,13 @@ class Plan:
         "is_short",
         "keys",
         "layers",
-        "leave",
+        "limit",
         "matcher",
         "of_value",
         "outer",
         "plain",
         "proofs",
+        "racing",
         "reading",
         "retry",
         "shares_budget",
@@ -119,6 +127,8 @@ class Plan:
         before, around, inner = self._cut(policy, name)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
+        found = (guard for guard in inner if isinstance(guard, AdaptiveGuard))
+        self.limit: AdaptiveGuard | None = next(found, None)
         exits = reversed(self.guards)
         if form.endswith("block"):  # every layer is entered for each block
             exits = iter((*exits, *self.around, *self.before))
@@ -145,10 +155,11 @@ class Plan:
             and not sits_out
             and any(guard.asks_circuit for guard in self.guards)
         )
+        self.racing = self._raced(name)
         self._shorten([*before, *around], inner, sits_out=sits_out)
         # With key functions this plan takes no call: each value of them has an operation of its own.
         self.keys = key_functions(policy.layers)
-        self.of_value = self
+        self.of_value: Plan | None = None
         if self.keys:
             self.of_value, self.is_short = copy(self), False
 
@@ -160,12 +171,16 @@ class Plan:
         """
         guards = [*outer, *inner]
         may_wait = any(guard.may_wait for guard in guards)
-        self.asks_in_front = bool(inner) and inner[0].asks_circuit
+        # an adaptive limit that limits nothing only notes the call, so the circuit may go first
+        nearest = next((guard for guard in inner if guard is not self.limit), None)
+        self.asks_in_front = nearest is not None and nearest.asks_circuit
         if self.asks_in_front:
-            guards = [*outer, *inner[1:]]
-        self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
-        self.leave = _one(
-            tuple(_shortest(guard).leave for guard in reversed(guards) if guard.gives_back)
+            guards = [guard for guard in guards if guard is not nearest]
+        # A constant Timeout is here by its timers themselves.
+        steps = [guard.timers[0] if isinstance(guard, TimeoutGuard) else guard for guard in guards]
+        self.first_enter = _one(steps)
+        self.first_leave = _one(
+            [step for step in reversed(steps) if isinstance(step, Timers) or step.gives_back]
         )
         self.is_short = (
             self.fallback is None
@@ -173,6 +188,7 @@ class Plan:
             and not self.shares_budget
             and not may_wait
             and not sits_out
+            and self.racing is None
         )
 
     def _cut(self, policy: HasLayers, name: str) -> tuple[list[Guard], list[Guard], list[Guard]]:
@@ -190,6 +206,8 @@ class Plan:
                 before, inner = inner, []
             elif isinstance(layer, Retry):
                 around, inner = inner, []
+            elif isinstance(layer, Hedge):
+                pass  # around the function alone: see `_raced`
             elif isinstance(layer, Timeout) and not form.startswith("async"):
                 self.thread_timeout = for_thread(layer, form, name)
             else:
@@ -200,6 +218,24 @@ class Plan:
                 else:
                     inner.append(guard)
         return before, around, inner
+
+    def _raced(self, name: str) -> Racing | None:
+        """Return what races the requests of an attempt; None if they may not run twice."""
+        hedge = only(self.layers, Hedge)
+        if hedge is None:
+            return None
+        if self.form not in {"async", "async_stream"}:
+            refuse(
+                f"Hedge on {name}",
+                "an async function: both requests run in one thread",
+                hedge,
+                write="rb.Timeout(10, thread=True)",
+            )
+        if not self.idempotent:
+            return None
+        from .hedge.race import Racing  # imported here: few policies have one
+
+        return Racing(hedge, self.reading, (*self.outer, *self.guards, *self.held))
 
 
 class Operation:
@@ -214,6 +250,7 @@ class Operation:
         "circuit",
         "in_front",
         "key",
+        "limits",
         "name",
         "pause",
         "plan",
@@ -242,6 +279,8 @@ class Operation:
         self.used: Mapping[Sort[Any, Any], Any] = used or _NONE
         # The circuit that a first attempt asks before anything else.
         self.in_front = self.circuit if plan.asks_in_front else None
+        limit = only(policy.layers, AdaptiveLimit)
+        self.limits = None if limit is None else limits_of(states, limit)
         self.pause = NO_PAUSE if plan.retry is None else pause_of(states)
         states.current = self.circuit
         # The name in events: of its circuit, or of the owner of its state.
@@ -289,30 +328,35 @@ def plan_of(
     return plan
 
 
-def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:
+class _All:
+    """Several guards as one, for a first attempt that succeeds; `steps` are in the order of use."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: list[Guard | Timers]) -> None:
+        self._steps = tuple(steps)
+
+    def enter(self, attempt: CallFrame) -> None:
+        for step in self._steps:
+            step.enter(attempt)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> None:
+        for step in self._steps:
+            step.leave(attempt, error)
+
+
+def _one(steps: list[Guard | Timers]) -> Guard | Timers | _All | None:
     """Return the steps as one: none, the only one, or a loop over them."""
     if len(steps) < 2:
         return steps[0] if steps else None
-
-    def all_of_them(*args: Any) -> None:
-        for step in steps:
-            step(*args)
-
-    return all_of_them
-
-
-def _shortest(guard: Guard) -> Guard | Timers:
-    """Return what a first attempt that succeeds enters and exits.
-
-    For a constant Timeout these are its timers themselves.
-    """
-    return guard.timers[0] if isinstance(guard, TimeoutGuard) else guard
+    return _All(steps)
 
 
 def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
     """Return the exception classes that the Retry names: for the circuit they are failures, too."""
     named: list[Any] = [] if retry is None else [*retry.on, *retry.rules]
-    return tuple(what for what in named if _is_error_class(what))
+    found = tuple(what for what in named if _is_error_class(what))
+    return retry.on if retry is not None and found == retry.on else found
 
 
 def _is_error_class(what: object) -> bool:

@@ -23,6 +23,7 @@ from .engine import protect_async
 from .engine_sync import protect_sync
 from .fallback.value import Fallback
 from .frame import CURRENT
+from .hedge.value import Hedge
 from .keys import passed_on
 from .layer_order import only
 from .plan import Operation, plan_of
@@ -208,6 +209,8 @@ def loop_operation(
         refuse(
             "Policy.attempts", "no Timeout around a sync block: it cannot be interrupted", policy
         )
+    if any(isinstance(layer, Hedge) for layer in policy.layers):
+        refuse("Policy.attempts", "no Hedge: a block cannot run twice at once", policy)
     plan = plan_of(
         policy,
         form="async_block" if is_async else "block",

@@ -495,6 +495,9 @@ EXAMPLES: Final[Mapping[str, str]] = {
 
 OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "RateLimit.calls": "10",
+    "Hedge.after": "2",
+    "Hedge.budget": "0.05",
+    "Hedge.most": "1",
     "Backoff.constant.seconds": "2",
     "Backoff.steps.seconds": "1, 2, 5",
     "BridgePolicy.idempotent": '("search",)',

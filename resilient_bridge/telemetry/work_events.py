@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from ..failure import redact
 from .event import ALWAYS, Event, with_failure
 
 
@@ -33,6 +34,7 @@ __all__ = [
     "EffectHeld",
     "EffectResolved",
     "FirstCall",
+    "Hedged",
     "HookRejected",
     "ModeChanged",
     "PhaseChanged",
@@ -176,6 +178,39 @@ AlertRule: TypeAlias = Literal[
     "error_rate", "reconnect_failures", "session_drops", "hook_failures", "failure"
 ]
 """What an alert is about: the threshold of that name, or one failure."""
+
+
+class Hedged(Event):
+    """A call of `name` was slow, so that its request was sent again; the race has ended.
+
+    `requests` were sent in all. The one with the number `winner` ended it: 1 is the first, 0 none,
+    because the caller was cancelled. `unknown` of them were cancelled: whether they ran, and what
+    they cost, nobody can say.
+    """
+
+    name: str
+    requests: int
+    winner: int
+    unknown: int
+    seconds: float
+
+    def __level__(self) -> str:
+        return "info"
+
+    def __text__(self) -> str:
+        by = f"by request {self.winner} of {self.requests}" if self.winner else "by nobody"
+        cut = f"; {self.unknown} cancelled, outcome and cost unknown"
+        return (
+            f"{redact(self.name)} was hedged and ended {by} after {self.seconds:.3g} s"
+            f"{cut if self.unknown else ''}"
+        )
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("hedges", self.requests - 1, self.name, "won" if self.winner > 1 else "lost")
+
+    def __note__(self) -> tuple[str, dict[str, Any]]:
+        note = {"requests": self.requests, "winner": self.winner, "unknown": self.unknown}
+        return "hedged", note
 
 
 class AlertChanged(Event):
