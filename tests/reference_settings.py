@@ -38,6 +38,7 @@ PLAIN = {
     "headers": "a table of texts; secrets as `env:NAME` or `file:PATH`",
     "env": "a table of texts",
     "check": "a table: a tool, and the tool that shows what it did",
+    "verify": "a table: a tool, and the read tool that is asked what became of a call in doubt",
     "concurrency": "a table of whole numbers by tool",
     "close_code": "a close code from 1000 to 4999",
 }

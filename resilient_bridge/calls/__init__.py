@@ -18,6 +18,9 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from .adaptive.status import LimitStatus as LimitStatus
+    from .adaptive.status import adaptive_limits as adaptive_limits
+    from .adaptive.value import AdaptiveLimit as AdaptiveLimit
     from .breaker.circuit import Circuit as Circuit
     from .breaker.circuit import circuit as circuit
     from .breaker.circuit import circuits as circuits
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from .timeout.value import Timeout as Timeout
 
 _NAMES = {
+    "adaptive.status": "LimitStatus adaptive_limits",
     "breaker.circuit": "Circuit circuit circuits",
     "current": "Attempt",
     "explanation": "Explanation",
@@ -60,6 +64,7 @@ _INSIDE = {
     "breaker.value": "Breaker",
     "timeout.value": "Timeout Deadline",
     "limits.value": "Bulkhead RateLimit",
+    "adaptive.value": "AdaptiveLimit",
     "fallback.value": "Fallback",
     "current": "current_attempt",
     "layer": "Layer",

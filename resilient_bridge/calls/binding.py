@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 from ..failure import ConfigError, Failure, config_error
+from .adaptive.value import AdaptiveLimit
 from .breaker.value import Breaker
 from .layer_order import only
 from .plan import Operation, Plan, plan_of
@@ -141,7 +142,7 @@ class Binding:
         if (
             self.must_say
             and idempotent is None
-            and any(isinstance(layer, Retry) for layer in policy.layers)
+            and any(isinstance(layer, Retry | AdaptiveLimit) for layer in policy.layers)
         ):
             raise undecided(name)
         if self.must_say and not idempotent:

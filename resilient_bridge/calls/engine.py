@@ -148,6 +148,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                     if operation.inner is not None:
                         target = protect_async(target, operation.inner)
                     target = plan.wraps(operation, target, discarded)
+                if plan.limit is not None:
+                    first.arguments = args, kwargs
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at
@@ -162,8 +164,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                     while True:
                         if is_short:
                             try:
-                                if plan.enter is not None:
-                                    plan.enter(first)
+                                if plan.first_enter is not None:
+                                    plan.first_enter.enter(first)
                                 # without a merge of keywords that are not there
                                 result = await (
                                     function(*args, **kwargs) if kwargs else function(*args)
@@ -173,8 +175,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             else:
                                 if type(result) in plan.plain:
                                     # Nearly every attempt: nothing to read, nothing to decide.
-                                    if plan.leave is not None:
-                                        plan.leave(first, None)
+                                    if plan.first_leave is not None:
+                                        plan.first_leave.leave(first, None)
                                     if circuit is not None and not circuit.is_silent:
                                         seconds, under_way = clock() - now, circuit.under_way
                                         # 0: no longer listed, because it was counted as overdue
@@ -220,7 +222,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             await refreshed(again, frame)
                         seconds = again.decision.wait
                         first.waited += seconds
-                        if seconds > 0 or first.world is not REAL:  # virtual time lists 0, too
+                        # virtual time lists 0, too; a refused call waits at its limit
+                        if seconds > 0 or not (first.world is REAL or again.was_refused):
                             if running_or_none() is None:
                                 running_loop("Retry")
                             await first.world.asleep(seconds)
@@ -264,7 +267,11 @@ protect_async: Final = _loop(CURRENT, ROOT, HUB, PAUSED, REAL.monotonic)
 
 def _is_special(operation: Operation) -> bool:
     """Return whether calls are traced, or those of this policy wait for a limiter."""
-    return TRACING.open is not None or REAL.monotonic() < operation.pause.until
+    return (
+        TRACING.open is not None
+        or REAL.monotonic() < operation.pause.until
+        or (operation.limits is not None and operation.limits.in_force)
+    )
 
 
 def _admitted(circuit: CircuitState, now: float, outer: CallFrame, operation: Operation) -> int:

@@ -42,6 +42,8 @@ class Layer(TeachesNames, Value):
     """What is wrong with it inside of a Retry; empty if nothing is."""
     never_inside_retry: ClassVar[str] = ""
     """What is wanted instead, if a Policy with it inside of a Retry is refused; else empty."""
+    never_outside_retry: ClassVar[str] = ""
+    """What is wanted instead, if a Policy with it outside of a Retry is refused; else empty."""
     is_keyed: ClassVar[bool] = False
     """Whether its `key` names its state, or is a function of the call's arguments that selects it."""
     only_inside_fallback: ClassVar[str] = ""

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 from ..failure import BridgeError
 from ..failure.what import Named
 from ..values.fields import refuse
+from .adaptive.guard import AdaptiveGuard
+from .adaptive.state import limits_of
+from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from .breaker.state import CircuitState
-    from .frame import Form, Proofs
+    from .frame import CallFrame, Form, Proofs
     from .guards import Guard
     from .hedge.race import Racing
     from .keys import ByKey
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from .registry import Sort, States
     from .results import Reading
     from .retry.coordination import SharedBudget
+    from .share.flight import Sharing
     from .shared import SharedState
 
     class Wraps(Protocol):
@@ -86,9 +90,10 @@ class Plan:
         "asks_result",
         "attempts",
         "before",
-        "enter",
         "exits",
         "fallback",
+        "first_enter",
+        "first_leave",
         "foresees",
         "form",
         "guards",
@@ -99,7 +104,7 @@ class Plan:
         "is_short",
         "keys",
         "layers",
-        "leave",
+        "limit",
         "matcher",
         "of_value",
         "outer",
@@ -123,12 +128,11 @@ class Plan:
         allowed_by: str,
         reading: Reading = RESULTS,
     ) -> None:
-        keyed = key_functions(policy.layers)
+        keyed, share = key_functions(policy.layers), only(policy.layers, Share)
         # Those inside of a Share: they belong to the call that its callers have in common.
         self.inner: Plan | None = None
-        shared = only(policy.layers, Share)
-        if shared is not None:
-            policy, part = _parted(policy, shared, form, name, idempotent=idempotent)
+        if share is not None:
+            policy, part = _parted(policy, share, form, name, idempotent=idempotent)
             if part is not None:
                 self.inner = Plan(
                     part,
@@ -154,6 +158,8 @@ class Plan:
         before, around, inner = self._cut(policy, name)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
+        found = (guard for guard in inner if isinstance(guard, AdaptiveGuard))
+        self.limit: AdaptiveGuard | None = next(found, None)
         exits = reversed(self.guards)
         if form.endswith("block"):  # every layer is entered for each block
             exits = iter((*exits, *self.around, *self.before))
@@ -181,11 +187,7 @@ class Plan:
             and any(guard.asks_circuit for guard in self.guards)
         )
         # What is around the function alone, inside of all guards.
-        self.wraps: Wraps | None = self._raced(name)
-        if self.inner is not None and shared is not None:
-            from .share.flight import Sharing  # imported here: few policies have one
-
-            self.wraps = Sharing(shared, reading)
+        self.wraps: Wraps | None = self._raced(name) or self._shared(share)
         self._shorten([*before, *around], inner, sits_out=sits_out)
         # With key functions this plan takes no call: each value of them has an operation of its own.
         self.keys = keyed
@@ -201,12 +203,16 @@ class Plan:
         """
         guards = [*outer, *inner]
         may_wait = any(guard.may_wait for guard in guards)
-        self.asks_in_front = bool(inner) and inner[0].asks_circuit
+        # an adaptive limit that limits nothing only notes the call, so the circuit may go first
+        nearest = next((guard for guard in inner if guard is not self.limit), None)
+        self.asks_in_front = nearest is not None and nearest.asks_circuit
         if self.asks_in_front:
-            guards = [*outer, *inner[1:]]
-        self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
-        self.leave = _one(
-            tuple(_shortest(guard).leave for guard in reversed(guards) if guard.gives_back)
+            guards = [guard for guard in guards if guard is not nearest]
+        # A constant Timeout is here by its timers themselves.
+        steps = [guard.timers[0] if isinstance(guard, TimeoutGuard) else guard for guard in guards]
+        self.first_enter = _one(steps)
+        self.first_leave = _one(
+            [step for step in reversed(steps) if isinstance(step, Timers) or step.gives_back]
         )
         self.is_short = (
             self.fallback is None
@@ -245,6 +251,14 @@ class Plan:
                     inner.append(guard)
         return before, around, inner
 
+    def _shared(self, share: Share | None) -> Sharing | None:
+        """Return what joins callers to one call; None if it may not run twice."""
+        if share is None or self.inner is None:
+            return None
+        from .share.flight import Sharing  # imported here: few policies have one
+
+        return Sharing(share, self.reading)
+
     def _raced(self, name: str) -> Racing | None:
         """Return what races the requests of an attempt; None if they may not run twice."""
         hedge = only(self.layers, Hedge)
@@ -277,6 +291,7 @@ class Operation:
         "in_front",
         "inner",
         "key",
+        "limits",
         "name",
         "pause",
         "plan",
@@ -311,6 +326,8 @@ class Operation:
         self.used: Mapping[Sort[Any, Any], Any] = used or _NONE
         # The circuit that a first attempt asks before anything else.
         self.in_front = self.circuit if plan.asks_in_front else None
+        limit = only(policy.layers, AdaptiveLimit)
+        self.limits = None if limit is None else limits_of(states, limit)
         self.pause = NO_PAUSE if plan.retry is None else pause_of(states)
         states.current = self.circuit
         # The name in events: of its circuit, or of the owner of its state.
@@ -392,30 +409,35 @@ def plan_of(
     return plan
 
 
-def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:
+class _All:
+    """Several guards as one, for a first attempt that succeeds; `steps` are in the order of use."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: list[Guard | Timers]) -> None:
+        self._steps = tuple(steps)
+
+    def enter(self, attempt: CallFrame) -> None:
+        for step in self._steps:
+            step.enter(attempt)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> None:
+        for step in self._steps:
+            step.leave(attempt, error)
+
+
+def _one(steps: list[Guard | Timers]) -> Guard | Timers | _All | None:
     """Return the steps as one: none, the only one, or a loop over them."""
     if len(steps) < 2:
         return steps[0] if steps else None
-
-    def all_of_them(*args: Any) -> None:
-        for step in steps:
-            step(*args)
-
-    return all_of_them
-
-
-def _shortest(guard: Guard) -> Guard | Timers:
-    """Return what a first attempt that succeeds enters and exits.
-
-    For a constant Timeout these are its timers themselves.
-    """
-    return guard.timers[0] if isinstance(guard, TimeoutGuard) else guard
+    return _All(steps)
 
 
 def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
     """Return the exception classes that the Retry names: for the circuit they are failures, too."""
     named: list[Any] = [] if retry is None else [*retry.on, *retry.rules]
-    return tuple(what for what in named if _is_error_class(what))
+    found = tuple(what for what in named if _is_error_class(what))
+    return retry.on if retry is not None and found == retry.on else found
 
 
 def _is_error_class(what: object) -> bool:

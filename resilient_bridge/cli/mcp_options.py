@@ -38,7 +38,7 @@ HTTP_LIMITS: Final = ("connections", "sessions", "servers", "head_timeout", "bod
 """The options of --http that bound what clients can cause; None stands for the default."""
 # options that --config replaces; those in `_FIELDS` are fields of `Sidecar` without conversion
 _FIELDS: Final = (
-    *("cwd", "patience", "start_timeout", "deadline"),
+    *("cwd", "patience", "start_timeout", "deadline", "effects"),
     *("trust_hints", "log_arguments", "status_tool", "allow_plaintext_credentials"),
 )
 _IN_FILE: Final = (
@@ -50,6 +50,7 @@ _IN_FILE: Final = (
     "circuit",
     "idempotent",
     "check",
+    "verify",
 )
 
 
@@ -146,6 +147,14 @@ def _add_repeats(command: argparse.ArgumentParser) -> None:
     repeating.add_argument(
         "--check", action="append", default=[], type=_pair, metavar="TOOL=READTOOL",
         help="name the tool that shows whether TOOL took effect: the model is told to look there",
+    )  # fmt: skip
+    repeating.add_argument(
+        "--effects", metavar="FILE",
+        help="remember in FILE the calls that must not run twice: one that is identical to a call in doubt is not sent, over restarts too",
+    )  # fmt: skip
+    repeating.add_argument(
+        "--verify", action="append", default=[], type=_pair, metavar="TOOL=READTOOL",
+        help="ask READTOOL what became of a call of TOOL in doubt, with the same arguments: an empty answer says that it did not run",
     )  # fmt: skip
 
 
@@ -259,6 +268,7 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
         timeouts=timeouts,
         idempotent=tuple(arguments.idempotent),
         check=dict(arguments.check),
+        verify=dict(arguments.verify),
         concurrency=dict(arguments.concurrency),
         rates=rates,
         **{name: getattr(arguments, name) for name in _FIELDS},

@@ -354,6 +354,11 @@ class Effects(EffectLedger):
 
     # ---- for the gate ---------------------------------------------------------------------------
 
+    @property
+    def rows(self) -> Mapping[str, Effect]:
+        """The rows, always in the same mapping; an internal property."""
+        return self._book.rows
+
     def rule(self, name: str) -> EffectRule:
         """Return what applies to the calls of this name; an internal method."""
         return EffectRule(

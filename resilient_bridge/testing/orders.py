@@ -26,7 +26,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from types import BuiltinMethodType
+from types import BuiltinMethodType, MethodType
 from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
@@ -41,12 +41,12 @@ _LONGEST: Final = 10_000  # steps within which they come
 
 def _is_step(callback: Callable[..., object]) -> bool:
     """Return whether the callback is the next step of a task, and not just a method of one."""
-    if type(callback) is BuiltinMethodType:
+    kind = type(callback)
+    if kind is BuiltinMethodType:
         return callback.__name__ == "task_wakeup"
-    if type(callback).__name__ == "TaskStepMethWrapper":
-        return True
-    # tasks without asyncio's C module
-    return getattr(callback, "__name__", "") in {"__step", "__wakeup"}
+    if kind is MethodType:  # tasks without asyncio's C module
+        return callback.__name__ in {"__step", "__wakeup"}
+    return kind.__name__ == "TaskStepMethWrapper"
 
 
 class SeededOrders:
@@ -66,11 +66,13 @@ class SeededOrders:
         self._unrun: dict[int, int] = {}
         self._yielded: deque[tuple[asyncio.Handle, int]] = deque()
         self._running: Any = None  # the task whose step runs
+        self.size = 0
 
     def __len__(self) -> int:
-        return len(self._free) + len(self._blocked) + len(self._yielded)
+        return self.size
 
     def clear(self) -> None:
+        self.size = 0
         self._free.clear()
         self._blocked.clear()
         self._yielded.clear()
@@ -79,6 +81,7 @@ class SeededOrders:
 
     def append(self, handle: asyncio.Handle) -> None:
         """Add a callback that is ready from now on."""
+        self.size += 1
         callback: Any = handle._callback  # type: ignore[attr-defined]
         is_step = _is_step(callback)
         if is_step and callback.__self__ is self._running:
@@ -121,6 +124,7 @@ class SeededOrders:
         else:
             self._running = None
             return None
+        self.size -= 1
         if epoch != _FREE:
             self._count_off(epoch)
         return handle

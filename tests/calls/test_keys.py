@@ -35,6 +35,7 @@ def fails_for(*down):
     return fetch, asked
 
 
+@pytest.mark.requirement("X18")
 def test_one_host_that_is_down_costs_the_others_nothing():
     function, asked = fails_for("a")
     fetch = rb.Policy(DOWN)(function)
@@ -259,6 +260,7 @@ def test_disabled_policies_ask_no_key():
 # ---- bounded ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("X18")
 def test_a_state_in_use_is_never_lost():
     """A permit that is held, an open circuit that is shown: found again after many other values."""
     entered, names = [], iter(range(10_000))
@@ -289,6 +291,7 @@ def test_an_open_circuit_outlives_those_that_hold_nothing():
         fetch("down")
 
 
+@pytest.mark.requirement("X18")
 def test_values_without_number_need_bounded_memory():
     fetch = rb.Policy(Breaker(key=host), Bulkhead(2, key=host))(fails_for()[0], name="keys.many")
     for number in range(registry.MOST_VALUES * 4):

@@ -9,6 +9,9 @@ __getattr__ = lazily(
     "resilient_bridge.calls",
     {
         "": "plan recommended registry strategies",
+        "adaptive.guard": "AdaptiveGuard",
+        "adaptive.machine": "Machine Ticket",
+        "adaptive.state": "Limits",
         "breaker": "circuit",
         "breaker.outcomes": "verdict_of",
         "breaker.shared_circuit": "Permit SharedCircuit",

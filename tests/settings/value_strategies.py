@@ -76,6 +76,7 @@ def _plain(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
         ),
         ("Sidecar", "env"): st.dictionaries(words, words, max_size=2),
         ("Sidecar", "check"): st.dictionaries(names, names, max_size=2),
+        ("Sidecar", "verify"): st.dictionaries(names, names, max_size=2),
         ("Sidecar", "concurrency"): st.dictionaries(names, count, max_size=2),
         ("End", "status"): st.none() | st.integers(100, 599),
     }[owner.__name__, field.name]

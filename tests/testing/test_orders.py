@@ -178,6 +178,22 @@ def test_a_timeout_and_an_answer_of_one_instant_come_in_either_order():
     assert len(set(orders_of(main, "fifo"))) == 1
 
 
+def test_tasks_that_wake_in_one_instant_go_on_side_by_side_or_one_by_one():
+    async def main():
+        seen = []
+
+        async def one(name):
+            await asyncio.sleep(1)
+            seen.append(name)
+            await asyncio.create_task(asyncio.sleep(0))
+            seen.append(name)
+
+        await asyncio.gather(one("a"), one("b"))
+        return "".join(seen)
+
+    assert set(orders_of(main)) >= {"aabb", "bbaa", "abab", "abba", "baba", "baab"}
+
+
 def test_the_orders_draw_from_a_source_of_their_own():
     """The seed's faults, latencies and random numbers are the same in each order."""
 

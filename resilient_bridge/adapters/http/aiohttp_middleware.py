@@ -106,7 +106,7 @@ class HTTPMiddleware:
         url = request.url
         view = RequestView(
             request,
-            URLView(url.scheme, url.raw_host or "", url.port, url.raw_query_string),
+            URLView(url.scheme, url.raw_host or "", url.port, url.raw_query_string, url.raw_path),
             carried,
             stream=_SentBody(request),
             options={"handler": handler},

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...calls import Retry
+from ...calls import AdaptiveLimit, Retry
 from ...calls.ports import (
     RESULTS,
     Hedge,
@@ -19,7 +19,9 @@ from ...calls.ports import (
     bind,
     failure_of_result,
     forbid_hedge,
+    hear_quota,
     is_retried_around,
+    keep_arguments,
     make_last,
     remaining,
     repeat_within,
@@ -32,6 +34,7 @@ from ...locks import new_lock
 from ...values.fields import check_flag, is_count
 from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
+from ..limit_keys import key_of_request
 from ..mcp_wire import CURRENT_WIRE, watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
 from .bodies import READ_ONCE, bounded, look_async, once, peek, peek_async, watch_body
@@ -159,7 +162,7 @@ class HTTPTransport(_Bases):
 
         An HTTPTransport as `inner` is one.
         """
-        self._policy = calls_of(policy, f"{self._owner}.policy")
+        self._policy = calls_of(policy, f"{self._owner}.policy", of_one_request=True)
         if isinstance(inner, HTTPTransport):
             raise config_error(
                 "HTTPTransport.inner", "a transport that does not retry already", inner
@@ -331,6 +334,7 @@ class HTTPTransport(_Bases):
         )
         sends = (_sending_async if is_async else _sending)(
             self._below(),
+            is_limited=any(isinstance(layer, AdaptiveLimit) for layer in policy.layers),
             sound_as=_same if asks else _Sound,
             window=_KEY_WINDOW if by_key else None,
             look=self._peek_async if is_async else self._peek,
@@ -343,10 +347,17 @@ class HTTPTransport(_Bases):
             proofs="request",
             allowed_by=_ALLOWED_BY,
             name=policy.name or origin,
-            states=States(origin, shares_pause=True),
+            states=States(origin, shares_pause=True, limited_by=self._limit_key),
             reading=RESULTS if self._bearer is None else Reading(PLAIN, self._read),
         )
         return cast("Callable[..., Any]", send)
+
+    def _limit_key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, ...]:
+        """Return the key of the adaptive limit of a request; one token is one credential."""
+        credential, *rest = key_of_request(args, kwargs)
+        if not credential and self._bearer is not None:
+            credential = self._bearer.name
+        return (credential, *rest)
 
     def _below(self) -> Any:
         """Return the transport that the policy's attempts go to."""
@@ -472,6 +483,7 @@ def _same(response: Any) -> Any:
 def _sending(
     inner: Any,
     *,
+    is_limited: bool,
     sound_as: Callable[[Any], Any],
     window: float | None,
     look: Callable[[Any], Any],
@@ -479,9 +491,9 @@ def _sending(
 ) -> Callable[[Any], Any]:
     """Return the function that sends a request once.
 
-    `sound_as` wraps a response below status 400, `look` reads the body of any other. `window`: the
-    seconds for which the server remembers the key that permits repeats. `races`: the policy has a
-    Hedge.
+    `is_limited`: its policy has an adaptive limit, which wants to know of it. `sound_as` wraps a
+    response below status 400, `look` reads the body of any other. `window`: the seconds for which
+    the server remembers the key that permits repeats. `races`: the policy has a Hedge.
     """
     once_sent = inner.handle_request
 
@@ -489,11 +501,15 @@ def _sending(
         if window is not None:
             repeat_within(window)
         note_sent(request)
+        if is_limited:
+            keep_arguments(request)
         try:
             response = once_sent(request)
         finally:
             if getattr(request.stream, "is_started", False):
                 make_last(READ_ONCE)
+        if is_limited:
+            hear_quota(response.headers, is_refused=response.status_code >= 400)
         if response.status_code < 400:
             return sound_as(response)
         look(response)
@@ -512,6 +528,7 @@ def _sending(
 def _sending_async(
     inner: Any,
     *,
+    is_limited: bool,
     sound_as: Callable[[Any], Any],
     window: float | None,
     look: Callable[[Any], Any],
@@ -525,11 +542,15 @@ def _sending_async(
         if window is not None:
             repeat_within(window)
         note_sent(request)
+        if is_limited:
+            keep_arguments(request)
         try:
             response = await once_sent(request)
         finally:
             if getattr(request.stream, "is_started", False):
                 make_last(READ_ONCE)
+        if is_limited:
+            hear_quota(response.headers, is_refused=response.status_code >= 400)
         if response.status_code < 400:
             return sound_as(response)
         await look(response)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...failure import Executed, redact
 from . import message, outcomes
+from .effects import Admitted
 from .eras import LISTEN
 from .instead import is_missing, remembered, stale, wanted_by_others
 from .limits import Limits
-from .outcomes import PREFIX, Outcome
+from .outcomes import PREFIX, Ending, Outcome
 from .permission import permission_of
 from .shared import request_for_all
 from .state import Call, Drop, GiveUp, Held, Own, Phase
@@ -22,8 +23,8 @@ from .upstream import NOT_GREETED, NOT_STARTED
 
 
 if TYPE_CHECKING:
+    from .effects import CallEffects
     from .message import Key, Message
-    from .outcomes import Ending
     from .restarts import Restarts
     from .state import ClientState, Session, State
     from .upstream import Loss
@@ -34,6 +35,7 @@ _UNLIMITED: Final = frozenset({LISTEN, "tasks/result"})  # they stay open: no de
 _MOST_LOSSES: Final = 3
 _NOTICE: Final = 5.0  # seconds between two progress notifications for a waiting call
 _SHOWN: Final = (Outcome.UNKNOWN, Outcome.NOT_EXECUTED)  # of a tool: with a log line
+_DOUBTFUL: Final = (Outcome.UNKNOWN, Outcome.CANCELLED)
 # the step of our progress values: they have to grow, and the server's first value has to be larger
 _TINY: Final = 1e-6
 _INVALID_REQUEST: Final = -32600
@@ -42,8 +44,11 @@ _INVALID_REQUEST: Final = -32600
 class Calls:
     """The requests of one relay's clients."""
 
-    def __init__(self, state: State, restarts: Restarts) -> None:
+    def __init__(self, state: State, restarts: Restarts, effects: CallEffects) -> None:
         self._state = state
+        self._effects = effects
+        self._is_durable = state.options.effects is not None
+        self._doubts = effects.rows  # empty nearly always, and then nothing is asked
         self._options = state.options
         self._restarts = restarts
         self._limits = Limits(state.options)
@@ -121,6 +126,7 @@ class Calls:
             return
         session.pending.pop(call.server_id, None)
         session.forgotten.append(call.server_id)
+        self._effects.may_come_late(session, call)
         if session.is_modern and not self._options.is_command:
             self._state.actions.append(GiveUp(session.number, call.server_id))
         else:
@@ -145,7 +151,9 @@ class Calls:
                 continue
             call.not_before = 0.0
             is_barred = call.unproven_losses > 0 and not self._is_still_permitted(call, session)
-            if (is_barred and _is_listing(session)) or not self._limits.take(call):
+            is_unlisted = is_barred or (call.is_tool and self._is_durable)
+            waits = is_unlisted and _is_listing(session)
+            if waits or not (self._limits.take(call) and self._limits.starts(call, now)):
                 later.append(call)
             elif is_barred:
                 self.give_up(call, now)
@@ -153,9 +161,26 @@ class Calls:
                 self._end_missing(call, session, now)
             elif (answer := stale(state, call, session)) is not None:
                 self._deliver(call, answer, Outcome.FAILED, now)
+            elif call.is_tool and (self._is_durable or self._doubts):
+                if not self._is_admitted(call, session, now):
+                    later.append(call)
             else:
                 self._send(call, session, now)
         state.waiting = later
+
+    def _is_admitted(self, call: Call, session: Session, now: float) -> bool:
+        """Send a call, or end it because of an identical one in doubt; False: it has to wait."""
+        admitted = self._effects.admit(call, session, now)
+        if admitted is Admitted.WAITS:
+            self._limits.free(call)
+            return False
+        if admitted is Admitted.SENT:
+            self._send(call, session, now)
+        elif isinstance(admitted, Ending):
+            self.finish(call, admitted, now)
+        else:
+            self._deliver(call, admitted, Outcome.ANSWERED, now, reason="an identical call ran")
+        return True
 
     def _send(self, call: Call, session: Session, now: float) -> None:
         call.session, call.server_id, call.sent_at = session, self._state.number(), now
@@ -359,6 +384,8 @@ class Calls:
         if call in state.waiting:
             state.waiting.remove(call)
         self._limits.free(call)
+        if call.effect is not None or (call.is_tool and outcome in _DOUBTFUL):
+            self._effects.ended(call, outcome, now, was_sent=was_sent)
         state.outcomes[str(outcome)] += 1
         fields: dict[str, Any] = {
             "call": call.number,

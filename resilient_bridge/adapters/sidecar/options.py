@@ -102,6 +102,12 @@ def _check_folder(instance: object, attribute: attrs.Attribute[Any], value: obje
         refuse(path_of(instance, attribute), "the path of a folder", value)
 
 
+@wants("the path of a file")
+def _check_path(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if not _is_text(value):
+        refuse(path_of(instance, attribute), "the path of a file", value)
+
+
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Sidecar(Value):
     """The options of an MCP sidecar: `command` starts the server, `url` is that of a running one.
@@ -124,6 +130,10 @@ class Sidecar(Value):
     calls read-only. `trust_hints` also trusts a url, and a tool that is called idempotent while no
     other call was sent. `check` names the tool that shows whether another took effect; the client
     is informed.
+
+    A call that is identical to one in doubt is not sent: once, for a minute; with `effects`, the
+    path of a file that outlives the sidecar, for ten minutes, or until the read tool that `verify`
+    names for it says what became of the first.
 
     `concurrency` and `rates` limit tools by name, "*" all together. The server is started again
     after `backoff`; after the failures that `circuit` counts (sessions in a row that ended before
@@ -184,6 +194,10 @@ class Sidecar(Value):
     allow_plaintext_credentials: bool = attrs.field(default=False, validator=flag)
     status_tool: bool = attrs.field(default=False, validator=flag)
     log_arguments: bool = attrs.field(default=False, validator=flag)
+    effects: str | None = attrs.field(default=None, validator=optional(_check_path))
+    verify: Mapping[str, str] = attrs.field(
+        factory=dict[str, str], validator=_mapping("the name of a tool", _is_text)
+    )
 
     @classmethod
     def from_config(
@@ -214,6 +228,7 @@ class Sidecar(Value):
         for option, names in (
             ("idempotent", self.idempotent),
             ("check", [name for pair in self.check.items() for name in pair]),
+            ("verify", [name for pair in self.verify.items() for name in pair]),
             ("timeouts", self.timeouts),
             ("concurrency", self.concurrency),
             ("rates", self.rates),

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 PREFIX: Final = "io.github.resilient-bridge"
 """The prefix of our names in `_meta`."""
 
+NOT_RUN: Final = "not_run"
+"""What a read tool says of a call that did not run."""
+
 _UNKNOWN_CODE: Final = -32010  # in the range that JSON-RPC leaves to implementations
 _NOT_EXECUTED_CODE: Final = -32011
 _MOST_NAMES: Final = 30
@@ -134,6 +137,48 @@ def closing(name: str, *, was_sent: bool) -> Ending:
         return Ending(outcome=Outcome.UNKNOWN, code="stopped", text=text)
     text = f"NOT EXECUTED: the sidecar was stopped. {_quoted(name)} was not sent."
     return Ending(outcome=Outcome.NOT_EXECUTED, code="stopped", text=text)
+
+
+def in_doubt(
+    name: str, began: str, check: str | None, remaining: float | None, *, is_running: bool
+) -> Ending:
+    """Return the ending of a call that was not sent, because an identical one may have run.
+
+    `remaining`: seconds until it can be made; None if it is made when it is called once more.
+    """
+    look = f" (for example with: {check})" if check else ""
+    doubt = "it is still running" if is_running else "it may or may not have run"
+    then = (
+        "To run it all the same, call it once more."
+        if remaining is None
+        else f"It can be called again in {math.ceil(remaining)} s."
+    )
+    text = (
+        f"OUTCOME UNKNOWN: {_quoted(name)} was called with the same arguments at {began}, and {doubt}. "
+        f"NOT EXECUTED: this call was not sent. First check whether it took effect{look}, then decide. {then}"
+    )
+    return Ending(
+        outcome=Outcome.UNKNOWN, code="identical_in_doubt", text=text, retry_after=remaining
+    )
+
+
+def already_ran(name: str, began: str, check: str | None) -> Ending:
+    """Return the ending of a call that was not sent, because an identical one ran unseen."""
+    look = f" (for example with: {check})" if check else ""
+    text = (
+        f"OUTCOME UNKNOWN: {_quoted(name)} was called with the same arguments at {began} and ran to its end; "
+        f"its answer was lost. NOT EXECUTED: this call was not sent. Look at what it did{look}, then decide."
+    )
+    return Ending(outcome=Outcome.UNKNOWN, code="identical_ran", text=text)
+
+
+def unreadable(name: str, why: str) -> Ending:
+    """Return the ending of a call that was not sent, because the file of effects is of no use."""
+    text = (
+        f"NOT EXECUTED: whether the same call of {_quoted(name)} is in doubt cannot be looked up "
+        f"({why}). It was not sent."
+    )
+    return Ending(outcome=Outcome.NOT_EXECUTED, code="effects_unusable", text=text)
 
 
 def answer(id: object, method: str, ending: Ending, *, is_modern: bool) -> Message:

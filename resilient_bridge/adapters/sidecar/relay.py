@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...failure import Executed
 from . import message
 from .calls import Calls
+from .effects import CallEffects
 from .eras import CAPABILITIES, CHANGES, CLIENT, VERSION
 from .lists import LISTS, cursor_of
 from .notices import ask_client, deliver_notice, leave
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping
 
+    from ...stores import Effects
     from .front import Client
     from .message import Message
     from .options import Sidecar
@@ -43,7 +45,8 @@ _NOT_OFFERED: Final[Mapping[str, Any]] = {}  # capabilities of several clients t
 class Relay:
     """The relay of one server, for one client or, with `is_shared`, for several.
 
-    Times are monotonic seconds; `today` returns the date and time as text.
+    Times are monotonic seconds; `today` returns the date and time as text, `wall` the seconds of the
+    wall clock. `effects` remembers calls in doubt; None: nothing does.
     """
 
     def __init__(
@@ -53,11 +56,14 @@ class Relay:
         today: Callable[[], str],
         *,
         is_shared: bool = False,
+        effects: Effects | None = None,
+        wall: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._state = State(options, is_shared=is_shared)
         self.actions = self._state.actions  # pending, oldest first; the driver removes them
         self._restarts = Restarts(options, rng)
-        self._calls = Calls(self._state, self._restarts)
+        self._effects = CallEffects(self._state, effects, wall)
+        self._calls = Calls(self._state, self._restarts, self._effects)
         self._sessions = Sessions(self._state, self._calls, self._restarts, today)
 
     # ---- clients -----------------------------------------------------------------------------------------------
@@ -218,6 +224,7 @@ class Relay:
         )
         if pending is None and number in session.forgotten:
             self._calls.heard(session, now)
+            self._effects.came_late(session, answer)
         elif pending is None:
             self._state.strays += 1
             self._state.note("stray_answer", "", id=str(number)[:100])

@@ -22,6 +22,7 @@ from .upstream import Loss, LostError
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from ...stores import Effects
     from .front import Client
     from .message import Message
     from .options import Sidecar
@@ -39,7 +40,13 @@ class RunningRelay:
     """
 
     def __init__(
-        self, options: Sidecar, make: MakeUpstream, on_note: OnNote, *, is_shared: bool = False
+        self,
+        options: Sidecar,
+        make: MakeUpstream,
+        on_note: OnNote,
+        *,
+        is_shared: bool = False,
+        effects: Effects | None = None,
     ) -> None:
         world = current_world()
         self.relay = Relay(
@@ -47,6 +54,8 @@ class RunningRelay:
             world.new_rng(),
             lambda: world.now().isoformat(timespec="seconds"),
             is_shared=is_shared,
+            effects=effects,
+            wall=world.wall,
         )
         self._make = make
         self.on_note = on_note

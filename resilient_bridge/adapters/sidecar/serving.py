@@ -18,6 +18,7 @@ from .upstream_eras import BothErasUpstream
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
+    from ...stores import Effects
     from ...values.fields import Seconds
     from .options import Sidecar
     from .upstream import Receiver, Upstream
@@ -37,22 +38,38 @@ async def run_sidecar(
     """
     from .front_stdio import serve_stdio
 
-    log = EventLog(events, stderr)
+    log, effects = EventLog(events, stderr), effects_of(sidecar)
     try:
-        await serve_stdio(running_relay(sidecar, log))
+        await serve_stdio(running_relay(sidecar, log, effects=effects))
     finally:
+        effects.close()
         await log.close()
 
 
+def effects_of(sidecar: Sidecar) -> Effects:
+    """Return what remembers the calls in doubt of all sessions: in its file, or in memory."""
+    from ...stores import Effects
+
+    return Effects(sidecar.effects)
+
+
 def running_relay(
-    sidecar: Sidecar, log: Callable[[Mapping[str, Any], str], None], *, is_shared: bool = False
+    sidecar: Sidecar,
+    log: Callable[[Mapping[str, Any], str], None],
+    *,
+    is_shared: bool = False,
+    effects: Effects | None = None,
 ) -> RunningRelay:
     """Return a relay that runs in this event loop.
 
     It connects to the sidecar's server at the first request of a client that needs it.
     """
     return RunningRelay(
-        sidecar, lambda receiver: upstream_of(sidecar, receiver), log, is_shared=is_shared
+        sidecar,
+        lambda receiver: upstream_of(sidecar, receiver),
+        log,
+        is_shared=is_shared,
+        effects=effects,
     )
 
 
@@ -131,10 +148,10 @@ async def serve_sidecar(
         body_seconds=read_seconds("serve_sidecar.body_timeout", body_timeout),
     )
 
-    log = EventLog(events, stderr)
+    log, effects = EventLog(events, stderr), effects_of(sidecar)
     try:
         async with serve_http(
-            lambda: running_relay(sidecar, log, is_shared=shared),
+            lambda: running_relay(sidecar, log, is_shared=shared, effects=effects),
             token=token,
             host=host,
             port=port,
@@ -146,4 +163,5 @@ async def serve_sidecar(
         ) as url:
             yield url
     finally:
+        effects.close()
         await log.close()

@@ -5,7 +5,7 @@ Rule: plain data. `calls`, `sessions` and `relay` decide; nothing here reads a c
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -17,7 +17,7 @@ from .message import object_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ...calls.ports import RateState
+    from ...calls.ports import Effect, RateState
     from .front import Client
     from .message import Key, Message
     from .options import Sidecar
@@ -64,6 +64,8 @@ class Session:
         self.away_from = 0  # the number of the last request before the server went away
         self.is_reported_away = False  # the clients' log says that it is away
         self.unread_lists: set[str] = set()  # to be read when it is back
+        # calls that have ended, whose answer may still come
+        self.late: OrderedDict[Any, Call] = OrderedDict()
         # requests whose answers are no longer wanted
         self.forgotten: deque[int] = deque(maxlen=1_000)
 
@@ -124,7 +126,11 @@ class Call:
         self.has_reported = False  # we have sent progress of our own
         self.holds: list[str] = []  # the limits of which it has a slot
         self.charged: list[RateState] = []  # the rates that it was charged for
+        self.unstarted: list[RateState] = []  # of these, those whose turn it has not used
         self.has_acknowledged = False  # a listen stream was acknowledged to the client
+        self.effect: Effect | None = None  # its row among the effects
+        self.is_verifying = False  # a read tool was asked what became of an identical call
+        self.verdict: tuple[int, Any] = (0, None)  # what that said, of the call with this number
 
 
 class Own:

@@ -88,8 +88,8 @@ def enter(limit: object, seconds: float, *, is_async: bool) -> None:
     frame.deadline_at = now + seconds if is_shortest else inherited
     frame.bounded_since = now if is_shortest else None
     if is_async:
-        left = seconds if inherited is None else min(seconds, inherited - now)
-        frame.timers = timers_of("block", seconds) if is_shortest else Timers(left)
+        rest = seconds if inherited is None else min(seconds, inherited - now)
+        frame.timers = timers_of("block", seconds) if is_shortest else Timers(rest)
         frame.timers.enter(frame.timed, world)
     frame.token_of_context = CURRENT.set(frame)
     _ENTERED.add(frame)

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from resilient_bridge.adapters import Sidecar
 from resilient_bridge.errors import Executed
+from resilient_bridge.stores import Effects
 from tests.internals.adapters import (
     PREFIX,
     Action,
@@ -149,10 +150,17 @@ class Harness:
     """A relay with its clock and its server.
 
     `auto` has what the server answers by itself, by method: a result, or a function of the request. What is not in it stays in `asked`.
+    `ledger`: what remembers calls in doubt, as the driver gives it.
     """
 
     def __init__(
-        self, *, is_shared: bool = False, url: bool = False, seed: int = 1, **options: Any
+        self,
+        *,
+        is_shared: bool = False,
+        url: bool = False,
+        seed: int = 1,
+        ledger: Effects | None = None,
+        **options: Any,
     ) -> None:
         where: dict[str, Any] = (
             {"url": "http://127.0.0.1:1/mcp"} if url else {"command": ("server",)}
@@ -162,6 +170,8 @@ class Harness:
             random.Random(seed),
             lambda: "2026-01-01",
             is_shared=is_shared,
+            effects=ledger,
+            wall=lambda: 1_700_000_000.0 + self.now,
         )
         self.now = 1_000.0
         self.tools: list[dict[str, Any]] = [tool("order")]
