@@ -88,11 +88,11 @@ def current_answer() -> Answer | None:
 class Flight:
     """One call under way: its task, its context, how many callers it has, their longest deadline."""
 
-    __slots__ = ("boundary", "callers", "context", "is_given_up", "task")
+    __slots__ = ("boundary", "callers", "context", "is_cancelling", "task")
 
     def __init__(self, caller: CallFrame) -> None:
         self.callers = 0
-        self.is_given_up = False  # by its last caller, which waits for its end
+        self.is_cancelling = False  # by its last caller, which waits for its end
         self.boundary = new_frame(None, None, caller.world, caller.started, caller.deadline_at)
         self.context = Context()
         self.context.run(WORLD.set, WORLD.get())
@@ -102,7 +102,7 @@ class Flight:
     @property
     def is_open(self) -> bool:
         """Whether a caller may join: it has not ended, and is not about to be cancelled."""
-        return self.callers > 0 and not (self.is_given_up or self.task.done())
+        return self.callers > 0 and not (self.is_cancelling or self.task.done())
 
     def contains(self, caller: CallFrame) -> bool:
         """Return whether a caller is part of this call itself."""
@@ -138,7 +138,7 @@ class Flight:
             await asyncio.wait([self.task])
         except CancelledError:
             if self.callers == 1:
-                self.is_given_up = True
+                self.is_cancelling = True
                 self.task.cancel()
                 while not self.task.done():
                     with suppress(CancelledError):
@@ -263,7 +263,7 @@ class _Call:
     # ---- what a caller gets ---------------------------------------------------------------------
 
     def _landed(self, flight: Flight, frame: CallFrame, key: object, *, joins: bool) -> Any:
-        """Return what the call ended in, to one of its callers; or an old answer in its slot."""
+        """Return what the call ended in, to one of its callers; or an old answer instead."""
         task = flight.task
         if task.cancelled():
             raise CancelledError
