@@ -120,7 +120,7 @@ def _object_at(text: str, index: int) -> _Object:
 
 def _item(name: str, value: object, indent: str, depth: int) -> str:
     """Return a member as it is written at this depth, without the indentation of its first line."""
-    written = json.dumps({name: value}, indent=indent, ensure_ascii=False).splitlines()[1:-1]
+    written = json.dumps({name: value}, indent=indent, ensure_ascii=False).split("\n")[1:-1]
     first, *rest = [line.removeprefix(indent) for line in written]
     return "\n".join([first, *(indent * depth + line for line in rest)])
 

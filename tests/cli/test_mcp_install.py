@@ -246,12 +246,16 @@ def test_wrong_usage_names_what_is_expected(words, text, home, capsys):
 
 
 def test_line_ends_and_tabs_stay(home):
+    """A separator of lines that is none of JSON's is a part of its string."""
     file = home / ".cursor/mcp.json"
     file.parent.mkdir()
     text = '\ufeff{\r\n\t"mcpServers": {}\r\n}'
     file.write_bytes(text.encode())
-    assert installed("cursor") == 0
+    assert installed("cursor", "memory", "--env", "WORDS=a\u2028b") == 0
     after = file.read_bytes().decode()
+    assert json.loads(after.removeprefix("\ufeff"))["mcpServers"]["memory"]["env"]["WORDS"] == (
+        "a\u2028b"
+    )
     assert after.startswith('\ufeff{\r\n\t"mcpServers": {\r\n\t\t"memory": {\r\n\t\t\t"command"')
     assert after.count("\n") == after.count("\r\n")
     assert undone("cursor") == 0
