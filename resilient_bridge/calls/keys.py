@@ -75,9 +75,9 @@ class ByKey(Generic[T]):
         value: Any
         try:
             if len(functions) == 1:
-                value = _asked(*functions[0], args, kwargs)
+                value = asked_key(*functions[0], args, kwargs)
             else:
-                value = tuple([_asked(*each, args, kwargs) for each in functions])
+                value = tuple([asked_key(*each, args, kwargs) for each in functions])
             found = self._compiled.get(value)
         except Exception:
             outer = CURRENT.get()
@@ -107,9 +107,13 @@ class ByKey(Generic[T]):
         return compiled
 
 
-def _asked(
+def asked_key(
     function: Callable[..., Any], of: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    """Return the key that a function of the user's gives for these arguments.
+
+    Raises what it raises, with a note; ConfigError for a value that is no key.
+    """
     try:
         value = function(*args, **kwargs)
     except Exception as error:

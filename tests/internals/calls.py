@@ -28,6 +28,7 @@ __getattr__ = lazily(
         "retry.budget_state": "BudgetState",
         "retry.coordination": "BUDGETS PAUSED",
         "shared": "CircuitAnswer CircuitView SharedState",
+        "share.state": "Answers Kept",
         "waits": "waited_for",
     },
 )
