@@ -127,12 +127,13 @@ def test_the_entry_of_the_server_is_replaced_under_its_old_name(home):
         ('// mine\n{"servers": {}}', "has comments"),
         ('{"servers": {"a": 1,}}', "is not JSON"),
         ('{"servers": []}', "holds no object"),
+        ('{"servers": null}', "holds no object"),
         ("[]", "holds no object"),
         ('{"servers": {}, "servers": {}}', "twice"),
         ("[" * 100_000, "is not JSON"),
         (b'{"a": "\xff"}', "is not UTF-8"),
     ],
-    ids=["comments", "no JSON", "a list of servers", "a list", "twice", "deep", "no UTF-8"],
+    ids=["comments", "no JSON", "a list of servers", "null", "a list", "twice", "deep", "no UTF-8"],
 )
 def test_what_an_edit_would_lose_is_refused(text, why, home, capsys):
     """Nothing is changed, and the error says how to go on by hand."""
