@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .adapters import HTTPTransport as HTTPTransport
     from .adapters import reconnecting as reconnecting
     from .adapters import wrap as wrap
+    from .calls import AdaptiveLimit as AdaptiveLimit
     from .calls import Breaker as Breaker
     from .calls import Bulkhead as Bulkhead
     from .calls import Deadline as Deadline
@@ -73,7 +74,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "adapters": "HTTPAdapter HTTPMiddleware HTTPTransport reconnecting wrap",
     "calls": (
-        "Breaker Bulkhead capture current_attempt Deadline Fallback Layer Policy RateLimit "
+        "AdaptiveLimit Breaker Bulkhead capture current_attempt Deadline Fallback Layer Policy RateLimit "
         "resilient Retry RetryBudget Timeout"
     ),
     "client": "BridgeClient",

@@ -13,7 +13,7 @@ from resilient_bridge import events
 from resilient_bridge import failure as errors
 from resilient_bridge.bridge import Dialect
 from resilient_bridge.failure import classify_close
-from tests.internals.failure import EXITS, status_finding
+from tests.internals.failure import EXITS, upgrade_finding
 from tests.internals.protocol import LossAction, meaning
 from tests.internals.telemetry import link_events, work_events
 
@@ -132,7 +132,7 @@ def closes() -> dict[int, LossAction]:
 def statuses() -> dict[int, LossAction]:
     """What each HTTP status in place of the upgrade means, by asking the core."""
     return {
-        status: meaning(status_finding(status, upgrade=True).failure(), _SUPERSEDED)
+        status: meaning(upgrade_finding(status).failure(), _SUPERSEDED)
         for status in range(300, 600)
     }
 

@@ -16,18 +16,18 @@ from bench import journeys
 CEILINGS = {
     "success, an int": (1, 1),
     "success, a dict": (1, 1),
-    "fails once, retry alone": (45, 12),
-    "fails once, with circuit and timeout": (66, 16),
-    "wrapped SDK, 429 then 200": (197, 33),
-    "HTTPTransport, 503 then 200": (125, 33),
+    "fails once, retry alone": (44, 12),
+    "fails once, with circuit and timeout": (65, 16),
+    "wrapped SDK, 429 then 200": (136, 28),
+    "HTTPTransport, 503 then 200": (96, 26),
     "send to ack": (112, 28),
     "socket to async for": (45, 14),
     "tools/call through the sidecar": (210, 20),
     "tools/call through the sidecar, HTTP": (264, 26),
     "toolbox.call": (68, 18),
-    "a workflow phase with one call": (2_087, 49),
+    "a workflow phase with one call": (720, 49),
 }
-FSYNCS = 26  # of a workflow with one phase
+FSYNCS = 15  # of a workflow with one phase
 SPARE = 1.05
 
 

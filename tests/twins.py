@@ -31,6 +31,11 @@ REPLACED = {
     ".suspend()": ".block()",
     ".asleep(": ".sleep(",
     # what only a task needs
+    """                if plan.wraps is not None:
+                    if operation.inner is not None:
+                        target = protect_sync(target, operation.inner)
+                    target = plan.wraps(operation, target, discarded)
+""": "",
     """                            if running_or_none() is None:
                                 running_loop("Retry")
 """: "",

@@ -35,12 +35,16 @@ _HARMLESS: Final = frozenset({"accept", "accept-encoding", "accept-language", "c
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110 §5.6.2
 
 
-def calls_of(policy: object, path: str) -> Policy:
-    """Return the policy for calls: the given one, the `calls` of a BridgePolicy, or `resilient`."""
+def calls_of(policy: object, path: str, *, of_one_request: bool = False) -> Policy:
+    """Return the policy for calls: the given one, the `calls` of a BridgePolicy, or the recommended one.
+
+    `of_one_request`: each call is one request; then the recommended one has an adaptive limit.
+    """
     if policy is None:
         from ..calls import resilient
+        from ..calls.ports import of_one_request as limited
 
-        return resilient
+        return limited if of_one_request else resilient
     return _calls_of(policy, path)
 
 

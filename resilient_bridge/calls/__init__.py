@@ -18,6 +18,9 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from .adaptive.status import LimitStatus as LimitStatus
+    from .adaptive.status import adaptive_limits as adaptive_limits
+    from .adaptive.value import AdaptiveLimit as AdaptiveLimit
     from .breaker.circuit import Circuit as Circuit
     from .breaker.circuit import circuit as circuit
     from .breaker.circuit import circuits as circuits
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from .current import current_attempt as current_attempt
     from .explanation import Explanation as Explanation
     from .fallback.value import Fallback as Fallback
+    from .hedge.value import Hedge as Hedge
     from .layer import Layer as Layer
     from .limits.value import Bulkhead as Bulkhead
     from .limits.value import RateLimit as RateLimit
@@ -36,15 +40,22 @@ if TYPE_CHECKING:
     from .recommended import resilient as resilient
     from .retry.value import Retry as Retry
     from .retry.value import RetryBudget as RetryBudget
+    from .share.flight import Answer as Answer
+    from .share.flight import current_answer as current_answer
+    from .share.value import Share as Share
     from .timeout.value import Deadline as Deadline
     from .timeout.value import Timeout as Timeout
 
 _NAMES = {
+    "adaptive.status": "LimitStatus adaptive_limits",
     "breaker.circuit": "Circuit circuit circuits",
     "current": "Attempt",
     "explanation": "Explanation",
+    "hedge.value": "Hedge",
     "outcome": "Outcome",
     "policy": "Protected",
+    "share.flight": "Answer current_answer",
+    "share.value": "Share",
 }
 
 # Listed at the top level. First the strategies, in the order in which texts name them.
@@ -53,6 +64,7 @@ _INSIDE = {
     "breaker.value": "Breaker",
     "timeout.value": "Timeout Deadline",
     "limits.value": "Bulkhead RateLimit",
+    "adaptive.value": "AdaptiveLimit",
     "fallback.value": "Fallback",
     "current": "current_attempt",
     "layer": "Layer",

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 from ..failure import ConfigError, Failure, config_error
+from .adaptive.value import AdaptiveLimit
 from .breaker.value import Breaker
 from .layer_order import only
 from .plan import Operation, Plan, plan_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .explanation import Explanation
     from .frame import Form, Proofs
     from .keys import Read
+    from .layer import Layer
     from .plan import Compiles
     from .registry import States
 
@@ -44,6 +46,16 @@ class Options(TypedDict, total=False):
     reading: Reading
     effects: EffectLedger | None
     read: Read | None
+
+
+def unpermitted(name: str, layer: Layer, idempotent: bool | None) -> ConfigError:
+    """Return the error for a layer that needs a function which may run twice."""
+    return config_error(
+        f"{type(layer).__name__} on {name}",
+        "a function that may run twice: @policy(idempotent=True)",
+        f"idempotent={idempotent}",
+        write="@policy(idempotent=True)",
+    )
 
 
 def undecided(name: str, write: str = "") -> ConfigError:
@@ -130,9 +142,13 @@ class Binding:
         if (
             self.must_say
             and idempotent is None
-            and any(isinstance(layer, Retry) for layer in policy.layers)
+            and any(isinstance(layer, Retry | AdaptiveLimit) for layer in policy.layers)
         ):
             raise undecided(name)
+        if self.must_say and not idempotent:
+            for layer in policy.layers:
+                if layer.needs_permission:
+                    raise unpermitted(name, layer, idempotent)
         plan = plan_of(
             policy,
             form=form,
@@ -149,7 +165,7 @@ class Binding:
         unkeyed = Unkeyed(states)
         operation = Operation(policy, plan, unkeyed, name)
         operation.states = states
-        compile_for = partial(_bound, policy, plan.of_value, name, states)
+        compile_for = partial(_bound, policy, plan.of_value or plan, name, states)
         operation.by_key = ByKey(plan.keys, states, compile_for, self.read)
         breaker = only(plan.layers, Breaker)
         has_one = breaker is not None and breaker.key_function is None
@@ -163,10 +179,17 @@ class Binding:
         """
         from .explanation import Explanation
 
-        plan, policy = self.operation.plan, self.operation.policy
-        return Explanation.of(
-            policy.layers, policy.state, "" if plan.retry is None else _repeats(plan)
-        )
+        operation, policy = self.operation, self.operation.policy
+        if operation.inner is not None:
+            operation = operation.inner.operation
+        plan = operation.plan
+        repeats = "" if plan.retry is None and plan.limit is None else _repeats(plan)
+        now: tuple[str, ...] = ()
+        if operation.limits is not None:
+            from .adaptive.status import described
+
+            now = described(operation.limits)
+        return Explanation.of(policy.layers, policy.state, repeats, now)
 
     def __circuit__(self) -> object | None:
         """Return the circuit in use, None if no layer has one."""

@@ -144,7 +144,8 @@ class Attempts:
                         refreshed_sync(again, block)
                     again.first.waited += again.decision.wait
                     _warn_of_loop(again.decision.wait)
-                    block.world.sleep(again.decision.wait)
+                    if not again.was_refused:  # else it waits at its limit
+                        block.world.sleep(again.decision.wait)
         finally:
             loop.let_go()
 
@@ -174,7 +175,8 @@ class Attempts:
                     again.first.waited += again.decision.wait
                     if again.decision.wait > 0:
                         running_loop("Retry")
-                    await block.world.asleep(again.decision.wait)
+                    if not again.was_refused:  # else it waits at its limit
+                        await block.world.asleep(again.decision.wait)
         finally:
             loop.let_go()
 

@@ -134,6 +134,31 @@ def request_sent() -> None:
         attempt = enclosing(attempt)
 
 
+def keep_arguments(*args: Any) -> None:
+    """Note the arguments of the call in progress, from which the key of its adaptive limit follows.
+
+    For a call that may have taken the short path, which keeps none.
+    """
+    attempt = CURRENT.get()
+    first = attempt.first or attempt
+    if first.arguments is None:
+        first.arguments = args, {}
+
+
+def hear_quota(headers: object, *, is_refused: bool) -> None:
+    """Note what the headers of an answer say of a quota that is used up.
+
+    The adaptive limit of the call in progress then waits for it. Where nothing is limited, only those
+    of a refusal are read.
+    """
+    attempt = CURRENT.get()
+    if attempt.limit_permit is None and not is_refused:
+        return
+    guard: Any = None if attempt.operation is None else attempt.operation.plan.limit
+    if guard is not None:
+        guard.hear(attempt, headers, is_refused=is_refused)
+
+
 def is_retried_around() -> bool:
     """Return whether the code that runs is inside of an attempt of a policy with a Retry."""
     around = CURRENT.get()
@@ -155,6 +180,11 @@ def make_last(why: str = "") -> None:
     if not attempt.world.is_disabled:
         attempt.is_last = True
         attempt.why_last = why or attempt.why_last
+
+
+def forbid_hedge() -> None:
+    """Have no further request run beside that of the attempt in progress."""
+    CURRENT.get().is_single = True
 
 
 def repeat_within(seconds: float) -> None:

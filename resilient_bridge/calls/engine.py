@@ -144,6 +144,12 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 is_short, first.world = False, outer.world
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), operation.budget
+                if plan.wraps is not None:
+                    if operation.inner is not None:
+                        target = protect_async(target, operation.inner)
+                    target = plan.wraps(operation, target, discarded)
+                if plan.limit is not None:
+                    first.arguments = args, kwargs
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at
@@ -158,8 +164,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                     while True:
                         if is_short:
                             try:
-                                if plan.enter is not None:
-                                    plan.enter(first)
+                                if plan.first_enter is not None:
+                                    plan.first_enter.enter(first)
                                 # without a merge of keywords that are not there
                                 result = await (
                                     function(*args, **kwargs) if kwargs else function(*args)
@@ -169,8 +175,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             else:
                                 if type(result) in plan.plain:
                                     # Nearly every attempt: nothing to read, nothing to decide.
-                                    if plan.leave is not None:
-                                        plan.leave(first, None)
+                                    if plan.first_leave is not None:
+                                        plan.first_leave.leave(first, None)
                                     if circuit is not None and not circuit.is_silent:
                                         seconds, under_way = clock() - now, circuit.under_way
                                         # 0: no longer listed, because it was counted as overdue
@@ -211,12 +217,13 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                         if again is None:
                             break
                         if error is None:
-                            await _discarded(result)
+                            await discarded(result)
                         if again.before is not None:
                             await refreshed(again, frame)
                         seconds = again.decision.wait
                         first.waited += seconds
-                        if seconds > 0 or first.world is not REAL:  # virtual time lists 0, too
+                        # virtual time lists 0, too; a refused call waits at its limit
+                        if seconds > 0 or not (first.world is REAL or again.was_refused):
                             if running_or_none() is None:
                                 running_loop("Retry")
                             await first.world.asleep(seconds)
@@ -260,7 +267,11 @@ protect_async: Final = _loop(CURRENT, ROOT, HUB, PAUSED, REAL.monotonic)
 
 def _is_special(operation: Operation) -> bool:
     """Return whether calls are traced, or those of this policy wait for a limiter."""
-    return TRACING.open is not None or REAL.monotonic() < operation.pause.until
+    return (
+        TRACING.open is not None
+        or REAL.monotonic() < operation.pause.until
+        or (operation.limits is not None and operation.limits.in_force)
+    )
 
 
 def _admitted(circuit: CircuitState, now: float, outer: CallFrame, operation: Operation) -> int:
@@ -353,7 +364,7 @@ async def _answered(
             answers[id(condition)] = wrong
 
 
-async def _discarded(answer: Any) -> None:
+async def discarded(answer: Any) -> None:
     """Close a returned value that will not be read, because another attempt follows."""
     close: Any = getattr(answer, "aclose", None)
     if callable(close):
@@ -412,7 +423,7 @@ async def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
             is_replaced, answer = await _climbed(operation, first, failure, error, args, kwargs)
             if is_replaced and ending is None:
                 keep_answer(first, None)
-                await _discarded(result)
+                await discarded(result)
         except BaseException as failed:  # noqa: BLE001 -- it is raised in the form that the layers give it
             return failed if ending is not None else exit_around(plan, first, failed), None
         if not is_replaced:
@@ -470,7 +481,7 @@ async def _climbed(  # noqa: PLR0917 -- as above
                 continue
             if plan.reading.read(answer) is None or number == rungs[-1][0]:
                 return True, answer
-            await _discarded(answer)
+            await discarded(answer)
         if ending is None:
             return False, None
         raise ending

@@ -120,6 +120,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 target, budget = outer.world.injected(function, binding), operation.budget
                 if plan.thread_timeout is not None:
                     target = run_in_thread(target, plan.thread_timeout, operation.name)
+                if plan.limit is not None:
+                    first.arguments = args, kwargs
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
                 first.deadline_at = outer.deadline_at
@@ -134,8 +136,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                     while True:
                         if is_short:
                             try:
-                                if plan.enter is not None:
-                                    plan.enter(first)
+                                if plan.first_enter is not None:
+                                    plan.first_enter.enter(first)
                                 # without a merge of keywords that are not there
                                 result = function(*args, **kwargs) if kwargs else function(*args)
                                 if type(result) not in PLAIN:
@@ -149,8 +151,8 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             else:
                                 if type(result) in plan.plain:
                                     # Nearly every attempt: nothing to read, nothing to decide.
-                                    if plan.leave is not None:
-                                        plan.leave(first, None)
+                                    if plan.first_leave is not None:
+                                        plan.first_leave.leave(first, None)
                                     if circuit is not None and not circuit.is_silent:
                                         seconds, under_way = clock() - now, circuit.under_way
                                         # 0: no longer listed, because it was counted as overdue
@@ -195,12 +197,13 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                         if again is None:
                             break
                         if error is None:
-                            _discarded(result)
+                            discarded(result)
                         if again.before is not None:
                             refreshed_sync(again, frame)
                         seconds = again.decision.wait
                         first.waited += seconds
-                        if seconds > 0 or first.world is not REAL:  # virtual time lists 0, too
+                        # virtual time lists 0, too; a refused call waits at its limit
+                        if seconds > 0 or not (first.world is REAL or again.was_refused):
                             first.world.sleep(seconds)
                         frame = again.next_attempt(frame)
                         set_frame(frame)
@@ -241,7 +244,11 @@ protect_sync: Final = _loop(CURRENT, ROOT, HUB, PAUSED, REAL.monotonic)
 
 def _is_special(operation: Operation) -> bool:
     """Return whether calls are traced, or those of this policy wait for a limiter."""
-    return TRACING.open is not None or REAL.monotonic() < operation.pause.until
+    return (
+        TRACING.open is not None
+        or REAL.monotonic() < operation.pause.until
+        or (operation.limits is not None and operation.limits.in_force)
+    )
 
 
 def _admitted(circuit: CircuitState, now: float, outer: CallFrame, operation: Operation) -> int:
@@ -334,7 +341,7 @@ def _answered(
             answers[id(condition)] = wrong
 
 
-def _discarded(answer: Any) -> None:
+def discarded(answer: Any) -> None:
     """Close a returned value that will not be read, because another attempt follows."""
     close = getattr(answer, "close", None)
     if callable(close):
@@ -386,7 +393,7 @@ def _fallen_back(  # noqa: PLR0917 -- all that is known of the call
             is_replaced, answer = _climbed(operation, first, failure, error, args, kwargs)
             if is_replaced and ending is None:
                 keep_answer(first, None)
-                _discarded(result)
+                discarded(result)
         except BaseException as failed:  # noqa: BLE001 -- it is raised in the form that the layers give it
             return failed if ending is not None else exit_around(plan, first, failed), None
         if not is_replaced:
@@ -444,7 +451,7 @@ def _climbed(  # noqa: PLR0917 -- as above
                 continue
             if plan.reading.read(answer) is None or number == rungs[-1][0]:
                 return True, answer
-            _discarded(answer)
+            discarded(answer)
         if ending is None:
             return False, None
         raise ending

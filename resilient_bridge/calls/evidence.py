@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 
 _LIMITED: Final = 429
+# A member that is looked up in its class costs as much as a function call.
+_NO: Final = Executed.NO
+_MAYBE: Final = Executed.MAYBE
 
 
 def failure_in(attempt: CallFrame, error: BaseException) -> Failure | None:
@@ -49,9 +52,9 @@ def proven(
 ) -> Failure:
     """Return the failure of an attempt, with a proof if one holds; without one it may have run."""
     if attempt.is_rejected:  # the function was not called, whatever error a layer raised
-        refused = failure.executed is Executed.NO or attempt.is_called
-        return failure if refused else changed(failure, executed=Executed.NO, proof=OWN_LAYER)
-    if failure.executed is not Executed.NO:
+        refused = failure.executed is _NO or attempt.is_called
+        return failure if refused else changed(failure, executed=_NO, proof=OWN_LAYER)
+    if failure.executed is not _NO:
         return failure
     # A request that our own layer refused is not the request that was sent.
     is_of_the_request = attempt.requests == 0 or (
@@ -64,7 +67,7 @@ def proven(
         # the error has left no protected function inside this attempt
         if record is None or not record.crossed:
             return failure
-    return changed(failure, executed=Executed.MAYBE, proof="")
+    return changed(failure, executed=_MAYBE, proof="")
 
 
 def record_inside(attempt: CallFrame, error: BaseException) -> Record | None:
@@ -107,7 +110,7 @@ def permission_for(plan: Planned, attempt: CallFrame, failure: Failure) -> str:
     """
     if plan.idempotent:
         return "idempotent"
-    if failure.executed is Executed.NO:
+    if failure.executed is _NO:
         return failure.proof
     if plan.idempotent is None and attempt.requests <= 1 and not may_have_started(plan, failure):
         return "limiter"
@@ -120,7 +123,7 @@ def may_have_started(plan: Planned, failure: Failure) -> bool:
     It may unless there is a proof, or a limiter rejected a request that we sent ourselves.
     """
     is_turned_away = plan.proofs == "request" and number_in(failure, "http_status") == _LIMITED
-    return failure.executed is not Executed.NO and not is_turned_away
+    return failure.executed is not _NO and not is_turned_away
 
 
 def keep_answer(first: CallFrame, failure: Failure | None, result: object = None) -> None:

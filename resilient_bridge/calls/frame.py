@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         def proofs(self) -> Proofs: ...
         @property
         def attempts(self) -> object: ...
+        @property
+        def limit(self) -> Any: ...
 
     class Operation(Protocol):
         """What an owner does by a plan (`plan.Operation`), as what takes part in its calls reads it."""
@@ -102,6 +104,8 @@ class CallFrame:
     is_called: bool = False  # its function has been called; only the long path sets it
     is_last: bool = False  # the callee cannot be called again: its arguments are used up
     why_last: str = ""  # why, for the note
+    is_single: bool = False  # its arguments can be read once only: no other request beside it
+    further: int = 0  # requests that a Hedge has sent in it beside the first one
     # monotonic: from then on only what provably did not run is repeated
     may_repeat_until: float | None = None
     # A boundary: a call made from it has a policy, which knows what its errors prove.
@@ -127,6 +131,14 @@ class CallFrame:
     # What each guard has to give back, None while it has nothing. A policy has every sort of layer once, so one place each is
     # enough; those around the Retry keep theirs on the first attempt.
     slot: Any = None
+    # of an adaptive limit: the ticket with the permit that it holds, and what the server's headers
+    # have said of a wait
+    limit_permit: Any = None
+    header_wait: float | None = None
+    # on the first attempt: its ticket once it has been refused, and the call's arguments where the
+    # key of its limit may be asked for
+    ticket: Any = None
+    arguments: Any = None
     # the answer of a shared budget about the latest failed attempt; on the first attempt
     token: Any = None
     seen: tuple[BaseException, Failure | None] | None = None

@@ -68,6 +68,13 @@ class Guard:
     def answered(self, attempt: CallFrame, failure: Failure) -> None:
         """Handle a returned value that represents a failure, such as a 503; `leave` follows."""
 
+    def enter_hedge(self, hedge: CallFrame) -> bool:  # noqa: ARG002 -- for those that bound requests
+        """Take what a further request of an attempt that runs needs; False if it is not there now."""
+        return True
+
+    def leave_hedge(self, hedge: CallFrame, failure: Failure | None) -> None:
+        """Give back what `enter_hedge` took; `failure`: that of the request, None for a success."""
+
     def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
         """Handle the late failure of a stream that had started well."""
 

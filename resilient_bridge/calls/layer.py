@@ -42,8 +42,16 @@ class Layer(TeachesNames, Value):
     """What is wrong with it inside of a Retry; empty if nothing is."""
     never_inside_retry: ClassVar[str] = ""
     """What is wanted instead, if a Policy with it inside of a Retry is refused; else empty."""
+    never_outside_retry: ClassVar[str] = ""
+    """What is wanted instead, if a Policy with it outside of a Retry is refused; else empty."""
     is_keyed: ClassVar[bool] = False
     """Whether its `key` names its state, or is a function of the call's arguments that selects it."""
+    only_inside_fallback: ClassVar[str] = ""
+    """What is wanted instead, if a Policy with it outside of a Fallback is refused; else empty."""
+    needs_permission: ClassVar[bool] = False
+    """Whether the function has to be one that may run twice: `idempotent=True`."""
+    only_innermost: ClassVar[bool] = False
+    """Whether a Policy with a layer inside of it is refused: it belongs to the function alone."""
     has_local_state: ClassVar[bool] = False
     """Whether it has state that no store shares between processes."""
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ..values.fields import refuse
+from .adaptive.guard import AdaptiveGuard
+from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .breaker.guard import BreakerGuard
 from .breaker.value import Breaker
 from .limits.guard import RATES, BulkheadGuard, RateGuard
 from .limits.state import BULKHEADS
 from .limits.value import Bulkhead, RateLimit
-from .timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, TimeoutGuard
+from .timeout.guard import BlockDeadlineGuard, DeadlineGuard, SyncDeadlineGuard, timeout_guard_of
 from .timeout.value import Deadline, Timeout
 
 
@@ -64,10 +66,11 @@ def _deadline(layer: Deadline, compiled: Compiled) -> Guard:
 
 
 GUARDS: Final[dict[type[Layer], Callable[[Any, Compiled], Guard]]] = {
+    AdaptiveLimit: lambda layer, _: AdaptiveGuard(layer),
     Bulkhead: lambda layer, _: BulkheadGuard(layer),
     RateLimit: lambda layer, _: RateGuard(layer),
     Breaker: _breaker,
-    Timeout: lambda layer, _: TimeoutGuard(layer),
+    Timeout: lambda layer, _: timeout_guard_of(layer.seconds),
     Deadline: _deadline,
 }
 """What makes the guard of each layer. Retry and Fallback have none: they are the loop around the

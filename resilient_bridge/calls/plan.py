@@ -8,13 +8,18 @@ what a function has of its own (a name, a circuit, a budget, a pause) is in its 
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from ..failure import BridgeError
 from ..failure.what import Named
+from ..values.fields import refuse
+from .adaptive.guard import AdaptiveGuard
+from .adaptive.state import limits_of
+from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
 from .fallback.value import Fallback
+from .hedge.value import Hedge
 from .layer_order import key_functions, only
 from .layers import Compiled, for_thread, guard_of, sort_of
 from .limits.value import Bulkhead
@@ -22,22 +27,38 @@ from .results import RESULTS
 from .retry.coordination import BUDGETS, NO_PAUSE, pause_of
 from .retry.decision import Matcher, asks_result, sits_out_circuits
 from .retry.value import Retry
+from .share.value import Share
 from .timeout.guard import TimeoutGuard, Timers
 from .timeout.value import Timeout
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from collections.abc import Set as AbstractSet
 
     from .breaker.state import CircuitState
-    from .frame import Form, Proofs
+    from .frame import CallFrame, Form, Proofs
     from .guards import Guard
+    from .hedge.race import Racing
     from .keys import ByKey
+    from .layer import Layer
     from .layers import HasLayers
     from .registry import Sort, States
     from .results import Reading
     from .retry.coordination import SharedBudget
+    from .share.flight import Sharing
+    from .shared import SharedState
+
+    class Wraps(Protocol):
+        """What is put around a function for one call of it: a race, or a call that is shared."""
+
+        def __call__(
+            self,
+            operation: Any,
+            function: Callable[..., Awaitable[Any]],
+            discarded: Callable[[Any], Awaitable[None]],
+            /,
+        ) -> Callable[..., Awaitable[Any]]: ...
 
     class Compiles(HasLayers, Protocol):
         """A Policy, which keeps what was compiled of it: for decorations, and for `call` and `attempts`."""
@@ -69,19 +90,21 @@ class Plan:
         "asks_result",
         "attempts",
         "before",
-        "enter",
         "exits",
         "fallback",
+        "first_enter",
+        "first_leave",
         "foresees",
         "form",
         "guards",
         "held",
         "idempotent",
+        "inner",
         "is_asking",
         "is_short",
         "keys",
         "layers",
-        "leave",
+        "limit",
         "matcher",
         "of_value",
         "outer",
@@ -91,6 +114,7 @@ class Plan:
         "retry",
         "shares_budget",
         "thread_timeout",
+        "wraps",
     )
 
     def __init__(
@@ -104,6 +128,21 @@ class Plan:
         allowed_by: str,
         reading: Reading = RESULTS,
     ) -> None:
+        keyed, share = key_functions(policy.layers), only(policy.layers, Share)
+        # Those inside of a Share: they belong to the call that its callers have in common.
+        self.inner: Plan | None = None
+        if share is not None:
+            policy, part = _parted(policy, share, form, name, idempotent=idempotent)
+            if part is not None:
+                self.inner = Plan(
+                    part,
+                    form=form,
+                    idempotent=idempotent,
+                    name=name,
+                    proofs=proofs,
+                    allowed_by=allowed_by,
+                    reading=reading,
+                )
         self.layers = policy.layers
         self.form: Form = form
         self.idempotent = idempotent  # None: not specified
@@ -119,6 +158,9 @@ class Plan:
         before, around, inner = self._cut(policy, name)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
+        self.limit: AdaptiveGuard | None = next(
+            (guard for guard in inner if isinstance(guard, AdaptiveGuard)), None
+        )
         exits = reversed(self.guards)
         if form.endswith("block"):  # every layer is entered for each block
             exits = iter((*exits, *self.around, *self.before))
@@ -145,10 +187,12 @@ class Plan:
             and not sits_out
             and any(guard.asks_circuit for guard in self.guards)
         )
+        # What is around the function alone, inside of all guards.
+        self.wraps: Wraps | None = self._raced(name) or self._shared(share)
         self._shorten([*before, *around], inner, sits_out=sits_out)
         # With key functions this plan takes no call: each value of them has an operation of its own.
-        self.keys = key_functions(policy.layers)
-        self.of_value = self
+        self.keys = keyed
+        self.of_value: Plan | None = None
         if self.keys:
             self.of_value, self.is_short = copy(self), False
 
@@ -160,12 +204,16 @@ class Plan:
         """
         guards = [*outer, *inner]
         may_wait = any(guard.may_wait for guard in guards)
-        self.asks_in_front = bool(inner) and inner[0].asks_circuit
+        # an adaptive limit that limits nothing only notes the call, so the circuit may go first
+        nearest = next((guard for guard in inner if guard is not self.limit), None)
+        self.asks_in_front = nearest is not None and nearest.asks_circuit
         if self.asks_in_front:
-            guards = [*outer, *inner[1:]]
-        self.enter = _one(tuple(_shortest(guard).enter for guard in guards))
-        self.leave = _one(
-            tuple(_shortest(guard).leave for guard in reversed(guards) if guard.gives_back)
+            guards = [guard for guard in guards if guard is not nearest]
+        # A constant Timeout is here by its timers themselves.
+        steps = [guard.timers[0] if isinstance(guard, TimeoutGuard) else guard for guard in guards]
+        self.first_enter = _one(steps)
+        self.first_leave = _one(
+            [step for step in reversed(steps) if isinstance(step, Timers) or step.gives_back]
         )
         self.is_short = (
             self.fallback is None
@@ -173,6 +221,7 @@ class Plan:
             and not self.shares_budget
             and not may_wait
             and not sits_out
+            and self.wraps is None
         )
 
     def _cut(self, policy: HasLayers, name: str) -> tuple[list[Guard], list[Guard], list[Guard]]:
@@ -190,6 +239,8 @@ class Plan:
                 before, inner = inner, []
             elif isinstance(layer, Retry):
                 around, inner = inner, []
+            elif isinstance(layer, Hedge):
+                pass  # around the function alone: see `_raced`
             elif isinstance(layer, Timeout) and not form.startswith("async"):
                 self.thread_timeout = for_thread(layer, form, name)
             else:
@@ -200,6 +251,32 @@ class Plan:
                 else:
                     inner.append(guard)
         return before, around, inner
+
+    def _shared(self, share: Share | None) -> Sharing | None:
+        """Return what joins callers to one call; None if it may not run twice."""
+        if share is None or self.inner is None:
+            return None
+        from .share.flight import Sharing  # imported here: few policies have one
+
+        return Sharing(share, self.reading)
+
+    def _raced(self, name: str) -> Racing | None:
+        """Return what races the requests of an attempt; None if they may not run twice."""
+        hedge = only(self.layers, Hedge)
+        if hedge is None:
+            return None
+        if self.form not in {"async", "async_stream"}:
+            refuse(
+                f"Hedge on {name}",
+                "an async function: both requests run in one thread",
+                hedge,
+                write="rb.Timeout(10, thread=True)",
+            )
+        if not self.idempotent:
+            return None
+        from .hedge.race import Racing  # imported here: few policies have one
+
+        return Racing(hedge, self.reading, (*self.outer, *self.guards, *self.held))
 
 
 class Operation:
@@ -213,7 +290,9 @@ class Operation:
         "by_key",
         "circuit",
         "in_front",
+        "inner",
         "key",
+        "limits",
         "name",
         "pause",
         "plan",
@@ -227,6 +306,12 @@ class Operation:
         self.plan = plan
         self.states = states
         self.name = name
+        # Inside of a Share: the call that its callers have in common.
+        self.inner: Any = None
+        if plan.inner is not None:
+            part: Any = Part(plan.inner.layers, policy.state)
+            of_value = plan.inner.of_value or plan.inner
+            self.inner = Operation(part, of_value, states, f"{name} (shared)")
         # With key functions: what calls the function for each value of them.
         self.by_key: ByKey[Any] | None = None
         self.budget = None
@@ -242,15 +327,51 @@ class Operation:
         self.used: Mapping[Sort[Any, Any], Any] = used or _NONE
         # The circuit that a first attempt asks before anything else.
         self.in_front = self.circuit if plan.asks_in_front else None
+        limit = only(policy.layers, AdaptiveLimit)
+        self.limits = None if limit is None else limits_of(states.owner, limit)
         self.pause = NO_PAUSE if plan.retry is None else pause_of(states)
         states.current = self.circuit
         # The name in events: of its circuit, or of the owner of its state.
         self.key = states.name if self.circuit is None else self.circuit.key
 
     @property
+    def operation(self) -> Operation:
+        """Itself: what is inside of a Share is called without a binding, and keeps its policy."""
+        return self
+
+    @property
     def tokens(self) -> SharedBudget | None:
         """The budget, if several processes share it."""
         return cast("SharedBudget", self.budget) if self.plan.shares_budget else None
+
+
+class Part(NamedTuple):
+    """Some layers of a policy."""
+
+    layers: tuple[Layer, ...]
+    state: SharedState | None
+
+
+def _parted(
+    policy: HasLayers, share: Share, form: Form, name: str, *, idempotent: bool | None
+) -> tuple[Part, Part | None]:
+    """Return the layers outside of a Share, and those inside of it.
+
+    All are outside if the calls may not run twice: then there is nothing to share.
+    """
+    if form != "async":
+        refuse(
+            f"Share on {name}",
+            "an async function that returns its whole answer",
+            share,
+            write="rb.Policy(rb.Retry())",
+        )
+    layers = policy.layers
+    at = next(index for index, layer in enumerate(layers) if layer is share)
+    outer, inner = layers[:at], layers[at + 1 :]
+    if not idempotent:
+        return Part((*outer, *inner), policy.state), None
+    return Part(outer, policy.state), Part(inner, policy.state)
 
 
 def plan_of(
@@ -289,30 +410,35 @@ def plan_of(
     return plan
 
 
-def _one(steps: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:
+class _All:
+    """Several guards as one, for a first attempt that succeeds; `steps` are in the order of use."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: list[Guard | Timers]) -> None:
+        self._steps = tuple(steps)
+
+    def enter(self, attempt: CallFrame) -> None:
+        for step in self._steps:
+            step.enter(attempt)
+
+    def leave(self, attempt: CallFrame, error: BaseException | None) -> None:
+        for step in self._steps:
+            step.leave(attempt, error)
+
+
+def _one(steps: list[Guard | Timers]) -> Guard | Timers | _All | None:
     """Return the steps as one: none, the only one, or a loop over them."""
     if len(steps) < 2:
         return steps[0] if steps else None
-
-    def all_of_them(*args: Any) -> None:
-        for step in steps:
-            step(*args)
-
-    return all_of_them
-
-
-def _shortest(guard: Guard) -> Guard | Timers:
-    """Return what a first attempt that succeeds enters and exits.
-
-    For a constant Timeout these are its timers themselves.
-    """
-    return guard.timers[0] if isinstance(guard, TimeoutGuard) else guard
+    return _All(steps)
 
 
 def _named_by_class(retry: Retry | None) -> tuple[Any, ...]:
     """Return the exception classes that the Retry names: for the circuit they are failures, too."""
     named: list[Any] = [] if retry is None else [*retry.on, *retry.rules]
-    return tuple(what for what in named if _is_error_class(what))
+    found = tuple(what for what in named if _is_error_class(what))
+    return retry.on if retry is not None and found == retry.on else found
 
 
 def _is_error_class(what: object) -> bool:

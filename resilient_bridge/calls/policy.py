@@ -27,6 +27,7 @@ import attrs
 from ..failure.teaching import RefusedUse, argument_error, refuse_arguments, refuse_use, taught
 from ..lazy_names import public
 from ..values.fields import check_flag, refuse, wants
+from .fallback.value import Fallback
 from .layer import Layer
 from .retry.value import Retry
 from .shared import SharedState
@@ -101,6 +102,20 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
             )
         if layer.never_inside_retry and Retry in kinds:
             refuse(path, layer.never_inside_retry, layer)
+        earlier = cast("tuple[Layer, ...]", layers[:index])  # checked before
+        for other in earlier:
+            if kind is Fallback and other.only_inside_fallback:
+                refuse(path, other.only_inside_fallback, layer)
+            if kind is Retry and other.never_outside_retry:
+                refuse(path, other.never_outside_retry, other)
+        if layer.only_innermost and index < len(layers) - 1:
+            from ..failure.mistakes import code
+
+            ordered = ", ".join(
+                code(each) for each in (*layers[:index], *layers[index + 1 :], layer)
+            )
+            wanted = f"{kind.__name__} as the last layer: inside of all others"
+            refuse(path, wanted, layer, write=f"rb.Policy({ordered})")
         kinds.append(kind)
 
 
@@ -189,9 +204,7 @@ class Policy(Layer):
     layers: tuple[Layer, ...] = attrs.field(validator=_check_layers)
     name: str | None = attrs.field(default=None, validator=_check_name)
     state: SharedState | None = attrs.field(default=None, validator=_check_state)
-    _states: list[States] = attrs.field(
-        factory=lambda: cast("list[States]", []), eq=False, init=False
-    )
+    _states: States | None = attrs.field(default=None, eq=False, init=False)
     _compiled: dict[Any, Any] | None = attrs.field(default=None, eq=False, init=False)
     _plans: tuple[Plan, ...] = attrs.field(default=(), eq=False, init=False)
 
@@ -332,7 +345,7 @@ class Policy(Layer):
                 keep = key is not None and getattr(layer, "key", key) is None
                 new[index] = attrs.evolve(layer, key=key) if keep else layer  # type: ignore[misc]
         replaced = type(self)(*new, name=self.name, state=self.state)
-        replaced._states.append(self.own_states())  # noqa: SLF001 -- of its own class
+        replaced._use(self.own_states())  # noqa: SLF001 -- of its own class
         return replaced
 
     def evolve(self, **fields: Any) -> Self:
@@ -393,11 +406,16 @@ class Policy(Layer):
 
     def own_states(self) -> States:
         """Return the state that `call` and `attempts` use; an internal method."""
-        if not self._states:
+        found = self._states
+        if found is None:
             from .registry import States
 
-            self._states.append(States(self.name or "Policy", self.name))
-        return self._states[0]
+            found = States(self.name or "Policy", self.name)
+            self._use(found)
+        return found
+
+    def _use(self, states: States) -> None:
+        object.__setattr__(self, "_states", states)
 
     def take_states(self, other: Policy) -> None:
         """Use the state of another policy for `call` and `attempts`; an internal method.
@@ -405,7 +423,7 @@ class Policy(Layer):
         Settings that are read again use it.
         """
         if other is not self:
-            self._states[:] = [other.own_states()]
+            self._use(other.own_states())
             self.compiled.clear()
 
     @classmethod

@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from .current import disprove as disprove
     from .current import enter_world as enter_world
     from .current import failure_in_call as failure_in_call
+    from .current import forbid_hedge as forbid_hedge
     from .current import frame_with_key as frame_with_key
+    from .current import hear_quota as hear_quota
     from .current import is_retried_around as is_retried_around
+    from .current import keep_arguments as keep_arguments
     from .current import leave_call as leave_call
     from .current import leave_world as leave_world
     from .current import make_last as make_last
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from .effects import inside as inside
     from .effects import resolved as resolved
     from .frame import CallFrame as CallFrame
+    from .hedge.value import Hedge as Hedge
     from .limits.state import RateState as RateState
     from .outcome import captured as captured
     from .policy import EnvironmentSource as EnvironmentSource
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from .protect import bind as bind
     from .protect import form_of as form_of
     from .protect import protected_for as protected_for
+    from .recommended import of_one_request as of_one_request
     from .registry import States as States
     from .results import ANSWERS as ANSWERS
     from .results import RESULTS as RESULTS
@@ -76,14 +81,17 @@ _NAMES = {
     ".binding": "Binding",
     ".breaker.state": "CircuitState",
     ".current": "caller calls_for current_frame disprove enter_world failure_in_call"
-    " frame_with_key is_retried_around leave_call leave_world make_last never_again"
+    " forbid_hedge frame_with_key hear_quota is_retried_around keep_arguments leave_call"
+    " leave_world make_last never_again"
     " outside remaining repeat_within request_sent",
     ".effects": "Effect EffectLedger asked_for call_options inside resolved",
     ".frame": "CallFrame",
+    ".hedge.value": "Hedge",
     ".limits.state": "RateState",
     ".outcome": "captured",
     ".policy": "EnvironmentSource SettingsSource",
     ".protect": "bind form_of protected_for",
+    ".recommended": "of_one_request",
     ".registry": "States",
     ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
     ".retry.coordination": "BUDGETS",

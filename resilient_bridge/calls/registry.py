@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
@@ -131,11 +131,13 @@ class Sort(InUse[S], Generic[S, V]):
         worth: Callable[[S], int] = lambda _: 0,
         *,
         shared: Callable[[SharedState, str, V], S] | None = None,
+        lists_own: bool = False,
     ) -> None:
-        """`shared` makes a state that processes share."""
+        """`shared` makes a state that processes share; `lists_own`: `unnamed` has those of owners."""
         super().__init__()
         self.name = name
         self.is_shareable = shared is not None
+        self._lists_own = lists_own
         self._make = make
         self.worth = worth
         self._shared = shared
@@ -187,8 +189,9 @@ class Sort(InUse[S], Generic[S, V]):
     def own(self, name: str, value: V) -> S:
         """Make the state of one owner, who keeps it."""
         state = self._make(name, value)
-        with _LOCK:
-            self._used[id(state)] = state
+        if self._lists_own:
+            with _LOCK:
+                self._used[id(state)] = state
         return state
 
     def unlisted(self, name: str, value: V) -> S:
@@ -201,7 +204,7 @@ class Sort(InUse[S], Generic[S, V]):
             return [state for key, state in self._used.items() if isinstance(key, str)]
 
     def unnamed(self) -> list[S]:
-        """Return the states of owners, and those shared between processes."""
+        """Return the states shared between processes, and those of owners if this sort lists them."""
         with _LOCK:
             return [state for key, state in self._used.items() if not isinstance(key, str)]
 
@@ -257,6 +260,9 @@ class _Circuit(Protocol):
         """The link whose calls it guards is READY again."""
 
 
+_SLOTS: Final = {"circuit": "_circuit", "retry budget": "_budget", "pause": "_pause"}
+
+
 class States:
     """The state of one owner, made when a layer first needs it; `name` is the display name.
 
@@ -264,33 +270,47 @@ class States:
     which outlives the policy: if another policy replaces it, the circuit keeps its state.
 
     `shared_as` is the owner's name in all processes; None: it has none that they would agree on.
-    `shares_pause`: all owners of this name wait for one pause.
+    `shares_pause`: all owners of this name wait for one pause, and have their adaptive limits
+    together. `limited_by` returns the key of the adaptive limit of a call with these arguments;
+    None: all its calls have one.
     """
 
     __slots__ = (
         "__weakref__",
+        "_budget",
+        "_circuit",
         "_keys",
         "_logged",
-        "_own",
+        "_others",
+        "_pause",
         "compiled_for",
         "current",
+        "limited_by",
         "name",
         "shared_as",
         "shares_pause",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, shared_as: str | None = None, *, shares_pause: bool = False
+        self,
+        name: str,
+        shared_as: str | None = None,
+        *,
+        shares_pause: bool = False,
+        limited_by: Callable[[tuple[Any, ...], dict[str, Any]], Hashable] | None = None,
     ) -> None:
         self.name = name
         self.shared_as = shared_as
         self.shares_pause = shares_pause
+        self.limited_by = limited_by
         self._logged: set[str] | None = None
         # The circuit in use, its own or shared: what `circuit(x)` shows.
         self.current: _Circuit | None = None
         self._keys: tuple[str, ...] = ()  # of the shared states that this owner has used
-        # By their sort; a state shared between processes is here while it is in use.
-        self._own: dict[str, Any] = {}
+        # By their sort; a state shared between processes is here while it is in use. Nearly every
+        # owner has these three and no other: a dict would take as much as a circuit.
+        self._circuit = self._budget = self._pause = None
+        self._others: dict[str, Any] | None = None
         # The layers whose numbers apply to the `call` and `attempts` of a policy; see `protect`.
         self.compiled_for: tuple[Layer, ...] | None = None
 
@@ -302,15 +322,15 @@ class States:
             refuse(f"{type(settings).__name__}.key", wanted, settings)
         if store is not None and sort.is_shareable:
             key = self._shared_key(sort.name, settings, key)
-            found = self._own[f"shared {sort.name}"] = sort.shared(
-                store, key, settings, warn=self._is_new(key)
-            )
+            found = sort.shared(store, key, settings, warn=self._is_new(key))
+            self._set_own(f"shared {sort.name}", found)
             return found
         if key is not None:
             return sort.get(key, settings, warn=self._is_new(key))
-        own = self._own.get(sort.name)
+        own = self._own(sort.name)
         if own is None:
-            own = self._own[sort.name] = sort.own(self.name, settings)
+            own = sort.own(self.name, settings)
+            self._set_own(sort.name, own)
         else:
             own.configure(settings)
         return cast("S", own)
@@ -348,10 +368,15 @@ class States:
             f"{sort.name} by value", partial(_BY_VALUE.of, key, make) if self.shares_pause else make
         )
 
+    @property
+    def owner(self) -> States:
+        """Whose state is what no key function selects: itself, unless it stands for one value."""
+        return self
+
     def circuits(self) -> list[_Circuit]:
         """Return the circuits in use: the current one, and those of values."""
         found = [] if self.current is None else [self.current]
-        by_value: ByValue[Any] | None = self._own.get("circuit by value")
+        by_value: ByValue[Any] | None = self._own("circuit by value")
         return found if by_value is None else [*found, *by_value.all()]
 
     @property
@@ -363,9 +388,24 @@ class States:
 
     def owned(self, sort: str, make: Callable[[], S]) -> S:
         """Return the state of a sort without settings; it is made once for this owner."""
-        if sort not in self._own:
-            self._own[sort] = make()
-        return cast("S", self._own[sort])
+        own = self._own(sort)
+        if own is None:
+            own = make()
+            self._set_own(sort, own)
+        return cast("S", own)
+
+    def _own(self, sort: str) -> Any:
+        slot = _SLOTS.get(sort)
+        if slot is not None:
+            return getattr(self, slot)
+        return None if self._others is None else self._others.get(sort)
+
+    def _set_own(self, sort: str, state: object) -> None:
+        slot = _SLOTS.get(sort)
+        if slot is not None:
+            setattr(self, slot, state)
+        else:
+            self._others = {**(self._others or {}), sort: state}
 
     def _is_new(self, key: str) -> bool:
         """Return whether this owner uses a shared state for the first time.

@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import events
 from ..failure import (
+    REJECTED,
     WHY_STOPPED,
+    Executed,
     Failure,
     Record,
     RejectedError,
     changed,
     ended,
     is_limited,
+    is_refusal,
     number_in,
     record_of,
 )
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
 
     from ..failure import Stopped
     from ..values.rule import Rule
+    from .adaptive.guard import AdaptiveGuard
     from .guards import Guard, Wait
     from .plan import Operation, Plan
     from .retry.value import Retry
@@ -65,6 +69,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("resilient_bridge")
 _STOP: Final = object()
+_UNDECIDED: Final = Decision(0.0)
 
 
 # ---- one attempt has ended ----------------------------------------------------------------------
@@ -109,8 +114,10 @@ def exit_layers(
 def failure_to_decide(plan: Plan, frame: CallFrame, error: BaseException | None) -> Failure | None:
     """Return the failure that a Retry has to decide about, with its proof if one holds."""
     failure = None
-    if plan.retry is not None and isinstance(error, Exception):
+    if (plan.retry is not None or plan.limit is not None) and isinstance(error, Exception):
         failure = failure_in(frame, error)
+        if failure is not None and plan.retry is None and not is_refusal(failure):
+            failure = None  # a limit alone repeats nothing else
         if failure is not None:
             failure = proven(plan, frame, failure, error)
     frame.seen = None
@@ -157,6 +164,8 @@ def decided(  # noqa: PLR0917 -- all that is known of the attempt
     """Decide what follows an attempt whose layers have been left; see `after`."""
     plan = operation.plan
     retry = plan.retry
+    if retry is None and plan.limit is not None and failure is not None and is_refusal(failure):
+        retry = plan.matcher.retry  # one attempt, which a refusal does not use up
     repeats: Repeats | None = first.run
     if repeats is None:
         if frame.is_rejected:
@@ -256,6 +265,7 @@ class Repeats:
         "decision",
         "drawn",
         "first",
+        "further",
         "history",
         "is_repeatable",
         "operation",
@@ -264,6 +274,7 @@ class Repeats:
         "requests",
         "retry",
         "rule",
+        "was_refused",
     )
 
     def __init__(self, operation: Operation, retry: Retry, first: CallFrame) -> None:
@@ -271,6 +282,7 @@ class Repeats:
         self.retry = retry
         self.first = first
         self.calls = 0  # of the function; an attempt that a layer refused is none
+        self.further = 0  # calls that a Hedge made beside those
         self.requests = 0
         self.permission = ""
         self.is_repeatable = False  # whether the policy names the last failure
@@ -280,10 +292,11 @@ class Repeats:
         self.drawn: dict[int | None, tuple[int, float | None]] = {}
         self.current: CallFrame | None = None  # the attempt under way, from the second on
         self.rule: Rule | None = None
+        self.was_refused = False  # the last failure is a refusal, which nothing counted
         self.before: Callable[[], Any] | None = None
         # The last error of an attempt that was made, and how many failures there were by then.
         self.own: tuple[BaseException, int] | None = None
-        self.decision = Decision(0.0)
+        self.decision = _UNDECIDED
         self.around: tuple[CallFrame, ...] = () if first.outer is ROOT else retries_around(first)
         self.cap = largest_cap(retry.attempts, self.around) if self.around else None
 
@@ -379,19 +392,23 @@ class Repeats:
             frame.failure = changed(frame.failure, cause=None)
         if not frame.is_rejected:
             self.calls += 1
+            self.further += frame.further
         if self.first.outer is not ROOT:
             report(self.first, self.calls)
         if failure.retry_after is None and (moment := number_in(failure, "retry_at")) is not None:
             # A Retry-After with a date, counted by our own clock.
             failure = changed(failure, retry_after=max(0.0, moment - world.wall()))
-        if failure.retry_after is not None:
-            operation.pause.heard(world, failure, self.retry)
         if plan.matcher.of_tenacity:
             is_asked_for = self._ask_tenacity(error, result, is_asked_for=is_asked_for)
         found = plan.matcher.match(failure, is_asked_for=is_asked_for)
         self.is_repeatable, rule, counted_by = found
         self.rule = rule
+        if plan.limit is not None and rule is None and is_refusal(failure):
+            return self._refused(plan.limit, frame, failure)
+        if failure.retry_after is not None:
+            operation.pause.heard(world, failure, self.retry)
         inside = frame.inside
+        self.was_refused = False
         self.counts[counted_by] = self.counts.get(counted_by, 0) + (
             1 if inside is None else max(1, inside.most)
         )
@@ -403,19 +420,48 @@ class Repeats:
         schedule = None if rule is None or rule.backoff is None else id(rule)
         self.drawn[schedule] = self.drawn.get(schedule, (1, None))[0], self.decision.wait
         self.before = None if rule is None else rule.before
-        # The levels are those of the log: without a listener no event is created.
         wait, _, further = self.decision
+        self._tell_scheduled(frame, wait, None if further is None else frame.number + further)
+        return None
+
+    def _tell_scheduled(self, frame: CallFrame, wait: float, attempts: int | None) -> None:
+        """Report the next attempt, `wait` seconds from now; of at most so many."""
+        # The levels are those of the log: without a listener no event is created.
         if wait > QUIET_WAIT or HUB.listening or _LOG.isEnabledFor(logging.INFO):
             scheduled = events.RetryScheduled(
-                name=operation.name,
+                name=self.operation.name,
                 attempt=frame.number + 1,
                 wait=wait,
-                failure=failure,
+                failure=self.history[-1],
                 permission=self.permission,
-                attempts=None if further is None else frame.number + further,
+                attempts=attempts,
             )
             emit(scheduled)
-        return None
+
+    def _refused(self, limit: AdaptiveGuard, frame: CallFrame, failure: Failure) -> Stopped | None:
+        """Decide about a call that the server refused: it costs time, and nothing that is counted.
+
+        It waits at the front of its adaptive limit, if a repeat is permitted; return why it does
+        not, None if it does. Of refusals in a row the last one is kept.
+        """
+        if self.was_refused:
+            self.history.pop()
+        self.was_refused = True
+        self.history.append(failure)
+        self.requests += frame.requests
+        self.before = None
+        self.permission = permission_for(self.operation.plan, frame, failure)
+        stop: Stopped | None = None
+        if frame.is_last or not failure.retryable:
+            stop = "not_retryable"
+        elif not self.permission:
+            stop = "not_idempotent"
+        else:
+            stop = limit.stops(self.operation, frame, failure)
+        self.decision = Decision(0.0, stop)
+        if stop is None:
+            self._tell_scheduled(frame, limit.wait_of(frame), None)
+        return stop
 
     def _ask_tenacity(
         self,
@@ -548,7 +594,7 @@ class Repeats:
     ) -> None:
         """Attach to the error the attempts before it and the reason why no further one was made."""
         seconds = (frame.world.monotonic() if now is None else now) - self.first.started
-        ran = self.history[-1].executed
+        ran = self._executed()
         inner = record_inside(frame, error)
         if inner is not None and inner.stopped and self.calls == 1:
             # A policy inside has repeated the call; its record says more than "1 call" would.
@@ -574,6 +620,14 @@ class Repeats:
         self._tell(stop)
         if note and stop == "not_retryable" and self.calls == 1:
             log_unrepeated(self.operation.states.logged, self.operation.name, error, note)
+
+    def _executed(self) -> Executed | None:
+        """Return whether the call ran: what refused its last attempt says nothing of those before."""
+        last = self.history[-1].executed
+        if last is Executed.NO and self.calls and self.history[-1].code in REJECTED:
+            before = {failure.executed for failure in self.history[:-1]}
+            return last if before <= {Executed.NO} else Executed.MAYBE
+        return last
 
     def _ended(self, stop: Stopped) -> Failure:
         return ended(self.history[-1], Record(history=tuple(self.history[:-1]), stopped=stop))
@@ -604,6 +658,8 @@ class Repeats:
         if not self.calls:  # every attempt was refused on its way to the function
             before, attempts = " before the first call,", len(self.history)
             made = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        if self.further:
+            made += f" and {self.further} beside {'it' if self.calls == 1 else 'them'}"
         return f"gave up{before} after {made} in {seconds:.1f} s: {why}"
 
 
@@ -700,6 +756,8 @@ def asked_of_all(
         return None
     found = plan.matcher.match(failure, is_asked_for=is_asked_for or bool(plan.matcher.theirs))
     if not found.is_repeatable or not permission_for(plan, frame, failure):
+        return None
+    if plan.limit is not None and found.rule is None and is_refusal(failure):
         return None
     counts = {} if repeats is None else dict(repeats.counts)
     counts[found.counted_by] = counts.get(found.counted_by, 0) + 1

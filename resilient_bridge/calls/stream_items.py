@@ -144,6 +144,12 @@ class StartedStream:
         self.is_empty = is_empty
         self.returned = returned
 
+    async def aclose(self) -> None:
+        """Close an async stream that nobody will read."""
+        close = getattr(self.items, "aclose", None)
+        if close is not None:
+            await close()
+
 
 def starting(function: Callable[..., Any]) -> Callable[..., StartedStream]:
     """Return a function that starts the stream of a function returning an iterable."""

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from .failure import Stopped as Stopped
     from .failure import changed as changed
     from .failure import is_limited as is_limited
+    from .failure import is_refusal as is_refusal
     from .failure import model_report as model_report
     from .failure import model_type as model_type
     from .failure import number_in as number_in
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from .redaction import text_of as text_of
     from .registry import Registration as Registration
     from .retry_after import parse_retry_after as parse_retry_after
+    from .retry_after import quota_wait as quota_wait
     from .rpc import RPC_CODES as RPC_CODES
     from .rpc import error_object_finding as error_object_finding
     from .rpc import is_count as is_count
@@ -120,12 +122,12 @@ _NAMES = {
     "closes": "By",
     "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError EffectHeldError error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
-    "failure": "changed Failure is_limited model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
+    "failure": "changed Failure is_limited is_refusal model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
     "finding": "rule_for",
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name holds_secret READ redact redact_lines redact_value text_of",
     "registry": "Registration",
-    "retry_after": "parse_retry_after",
+    "retry_after": "parse_retry_after quota_wait",
     "rpc": "error_object_finding is_count mapping_of RPC_CODES severity_in",
     "secret_values": "has_mix hides is_sensitive MASK sends_secret",
     "texts": "text_finding",

@@ -268,12 +268,31 @@ def read_body(body: object, headers: object = None) -> ErrorBody:
             content = _Reading().content(cast("object", document))
         else:
             content = _of_text(_text_of(document if isinstance(document, str) else body))
+    return _with_amazon(content, headers)
+
+
+def is_page(body: object, headers: object = None) -> bool:
+    """Return whether an answer is a page for a browser: by its type, or by how its body begins."""
+    start = _text_of(body).lstrip()[:200].lower()
+    kind = _header(headers, "content-type", "Content-Type") or ""
+    return start.startswith("<!doctype html") or "<html" in start or "text/html" in kind.lower()
+
+
+def _header(headers: object, *names: str) -> str | None:
+    """Return a header under the first of its spellings that is there; None if it cannot be read."""
     get = getattr(headers, "get", None)
     try:
-        name = (get("x-amzn-errortype") or get("x-amzn-ErrorType")) if callable(get) else None
+        found = (
+            next((each for name in names if (each := get(name))), None) if callable(get) else None
+        )
     except Exception:  # noqa: BLE001 (websockets raises when a header came twice)
-        return content
-    if not isinstance(name, str):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _with_amazon(content: ErrorBody, headers: object) -> ErrorBody:
+    name = _header(headers, "x-amzn-errortype", "x-amzn-ErrorType")
+    if name is None:
         return content
     return attrs.evolve(content, names=(name.partition(":")[0], *content.names), decides=True)
 
@@ -417,7 +436,10 @@ class _Reading:
     def _say(self, mapping: Mapping[object, Any], fields: Mapping[str, Any]) -> Iterator[object]:
         own = ""
         for key in [key for key in _WORDED if key in fields]:
-            for text in _texts_in(fields[key]):
+            value: object = fields[key]
+            for text in (value[:_LARGEST],) if isinstance(value, str) else _texts_in(value):
+                if not text.strip():
+                    continue
                 self.words.append(text[:_READ])
                 inside = self._inside(text) if "{" in text and self.texts < _MOST_TEXTS else None
                 if inside is not None:
@@ -466,9 +488,7 @@ def _of_validation(mapping: Mapping[object, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Yield a text, or the texts of a list."""
-    if isinstance(value, str):
-        value = [value]
+    """Yield the texts of a list."""
     if isinstance(value, (list, tuple)):
         for item in cast("Sequence[object]", value)[:_MOST_ITEMS]:
             if isinstance(item, str) and item.strip():

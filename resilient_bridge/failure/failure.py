@@ -527,6 +527,23 @@ def is_limited(failure: Failure) -> bool:
     )
 
 
+_NO_ROOM: Final = frozenset({503, 529})
+
+
+def is_refusal(failure: Failure) -> bool:
+    """Return whether the server refused the call for lack of room: it lives, and takes it later.
+
+    A rate limit, or an overload: 429, 503, 529, and their kin in other words. A quota or balance that
+    is used up is none.
+    """
+    if failure.code == "SYS_RATE_LIMITED":
+        return True
+    return failure.code == "SYS_UNAVAILABLE" and (
+        number_in(failure, "http_status") in _NO_ROOM
+        or failure.details.get("reason") == "overloaded"
+    )
+
+
 def changed(failure: Failure, **fields: Any) -> Failure:
     """Return the failure with other values in fields without text.
 
@@ -565,7 +582,7 @@ def number_in(failure: Failure, name: str) -> float | None:
     fields = failure.__dict__
     details: Mapping[str, Any] | None = fields.get("details")
     value: object = (fields["_unread"]["details"] if details is None else details).get(name)
-    return value if isinstance(value, int | float) else None
+    return value if value is not None and isinstance(value, int | float) else None
 
 
 Failure.message = Unread("message", as_line)  # type: ignore[assignment]

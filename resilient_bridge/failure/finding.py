@@ -19,7 +19,7 @@ import attrs
 from .exceptions import BridgeError
 from .failure import Failure, of_error
 from .redaction import package_of, text_of
-from .vocabulary import Category, Executed, Kind, Severity, code_info
+from .vocabulary import CODES, Category, Executed, Kind, Severity, code_info
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -56,14 +56,15 @@ class Finding:
     @property
     def summary(self) -> str:
         """The message, or else the summary of the code."""
-        return self.message or code_info(self.code).summary
+        return self.message or (CODES.get(self.code) or code_info(self.code)).summary
 
     @property
     def ran(self) -> Executed:
         """Whether the call can have run: NO only with a proof."""
         if self.proof and self.executed in (None, Executed.NO):
             return Executed.NO
-        executed = self.executed or code_info(self.code).executed
+        row = CODES.get(self.code) or code_info(self.code)
+        executed = self.executed or row.executed
         return Executed.MAYBE if executed is Executed.NO else executed
 
     @property

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeGuard, TypeVar, cast
 from .closes import close_finding
 from .finding import Finding, Reader, Rows, Rules, chain_of, own_words, wrong_setting
 from .redaction import text_of
-from .statuses import hidden_finding, status_finding
+from .statuses import hidden_finding, status_finding, upgrade_finding
 from .system import errno_of, tls_finding
 from .texts import text_finding
 from .vocabulary import Category, Executed, Kind
@@ -100,7 +100,7 @@ def _status(error: Any) -> Finding:
 
 
 def _upgrade(error: Any) -> Finding:
-    return status_finding(error.response.status_code, error.response.headers, upgrade=True)
+    return upgrade_finding(error.response.status_code, error.response.headers)
 
 
 def _disconnect(error: Any) -> Finding:
@@ -281,9 +281,9 @@ def _proxy_answer(error: Any) -> Finding:
 
 
 def _aiohttp_upgrade(error: Any) -> Finding:
-    if error.status < 400:
+    if error.status < 200:  # it was switched, and not as the client asked
         return Finding(code="PROTO_VIOLATION", message="websocket handshake not valid")
-    return status_finding(error.status, error.headers, upgrade=True)
+    return upgrade_finding(error.status, error.headers)
 
 
 def _pin(error: Any) -> Finding:

@@ -52,22 +52,23 @@ def exception_failure(error: BaseException, depth: int = 0) -> Failure:
     if known.stops:
         raise error
     if not known.wraps:
-        return _judged(error, error, None)
+        return _judged(error, known, error, None)
     root, proof = _root(error)
     if (group := _as_group(root)) is not None and depth < _DEEPEST:
         below = _of_group(group, depth + 1)
         if below is not None:
             return _with_record(changed(below, cause=error), record_of(error))
-    return _judged(error, root, proof)
+    return _judged(error, known, root, proof)
 
 
-def _judged(error: BaseException, root: BaseException, proof: str | None) -> Failure:
+def _judged(
+    error: BaseException, known: Dispatch, root: BaseException, proof: str | None
+) -> Failure:
     is_root = root is error
-    known = KNOWN.get(type(error)) or dispatch(type(error))
-    found = _find(root)
+    found = _find(root, known if is_root else dispatch(type(root)))
     if found is None and not is_root and not known.through:
         # nothing known below: classify the wrapper
-        root, found, is_root = error, _find(error), True
+        root, found, is_root = error, _find(error, known), True
     own = _attributes_of(error)
     record = own.get(ATTRIBUTE)
     if not isinstance(record, Record):
@@ -125,7 +126,10 @@ def raw_failure(error: BaseException) -> Failure | None:
     What a policy has recorded on it is left out: that is of a call that is over. A date in its
     Retry-After is not converted to seconds yet.
     """
-    record = _attributes_of(error).get(ATTRIBUTE)
+    try:
+        record = object.__getattribute__(error, "__dict__").get(ATTRIBUTE)
+    except Exception:  # noqa: BLE001 (a class may hide its dictionary)
+        record = None
     if record is not None:
         attach(error, None)
     try:
@@ -165,8 +169,7 @@ def _with_wait(failure: Failure, error: BaseException) -> Failure:
     return failure if wait is None else changed(failure, retry_after=wait)
 
 
-def _find(error: BaseException) -> Finding | Failure | None:
-    known = KNOWN.get(type(error)) or dispatch(type(error))
+def _find(error: BaseException, known: Dispatch) -> Finding | Failure | None:
     if known.is_ours:
         return cast("BridgeError", error).failure
     for rule in known.rules:
@@ -301,7 +304,9 @@ def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException] | 
 
 def _of_group(group: BaseExceptionGroup[BaseException], depth: int) -> Failure | None:
     failures = [
-        _judged(leaf, leaf, None) if _as_group(leaf) is not None else exception_failure(leaf, depth)
+        _judged(leaf, dispatch(type(leaf)), leaf, None)
+        if _as_group(leaf) is not None
+        else exception_failure(leaf, depth)
         for leaf in _leaves(group)
     ]
     if not failures:

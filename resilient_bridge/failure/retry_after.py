@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
 
 _LONGEST_JOINED = 1_000  # characters
@@ -184,6 +184,48 @@ def reset_from_headers(
             now = _server_time(headers, now_wall)
             return (None, float(value)) if now is None else (max(0.0, float(value) - now), None)
     return None, None
+
+
+_QUOTAS: Final = (
+    ("x-ratelimit-remaining", "x-ratelimit-reset"),
+    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    ("ratelimit-remaining", "ratelimit-reset"),
+)
+_ITEM: Final = re.compile(r"[^,]{1,200}")
+_FIELD: Final = re.compile(r"(?:^|[;,\s])(r|t|remaining|reset)=([0-9]{1,10})(?![0-9.])")
+
+
+def quota_wait(headers: object, now_wall: float) -> float | None:
+    """Return the seconds until a quota has something left, None if the headers do not say so.
+
+    Of a quota that has nothing left: `x-ratelimit-remaining: 0` with its reset, in seconds, as a
+    duration or a Unix time, also as providers write it for requests and tokens, and the `RateLimit`
+    of the IETF's draft, in both its forms. Of several the longest counts.
+    """
+    waits: list[float] = []
+    for remaining, reset in _QUOTAS:
+        if any(value == "0" for value in _values(headers, remaining)):
+            waits += [
+                wait
+                for value in _values(headers, reset)
+                if (wait := _reset_in(value, headers, now_wall)) is not None
+            ]
+    for value in _values(headers, "ratelimit"):
+        items = _ITEM.findall(value[:_LONGEST_JOINED]) if ";" in value else [value]
+        for item in items:
+            fields = dict(_FIELD.findall(item[:_LONGEST_JOINED]))
+            used_up = fields.get("r", fields.get("remaining")) == "0"
+            until = fields.get("t", fields.get("reset"))
+            if used_up and until is not None:
+                waits.append(float(until))
+    return max(waits, default=None)
+
+
+def _reset_in(value: str, headers: object, now_wall: float) -> float | None:
+    if _MOMENT.fullmatch(value):
+        return max(0.0, float(value) - (_server_time(headers, now_wall) or now_wall))
+    return seconds_in_field(value)
 
 
 def is_used_up(headers: object) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from .bodies import EMPTY, ErrorBody, read_body
+from .bodies import EMPTY, ErrorBody, is_page, read_body
 from .finding import Finding
 from .payloads import payload_finding
 from .provider_codes import (
@@ -37,10 +37,12 @@ _REPEATABLE = frozenset({408, 421, 423, 425, 429})
 _FUTILE_5XX = frozenset({501, 505, 506, 508, 510, 511})
 _PASSING: Final = _REPEATABLE | (frozenset(range(500, 600)) - _FUTILE_5XX)
 _PROOFS = {status: f"http_{status}" for status in (401, 407, 421, 425, 426)}
+_DOCUMENT: Final = frozenset({dict, list})  # JSON that is more than a value
 _RATE_LIMITED = 429
 _BAD_REQUEST: Final = 400
 _FORBIDDEN: Final = 403
 _TOO_LARGE: Final = 413
+_UPGRADE_REQUIRED: Final = 426
 _SERVER = 500
 _LOGINS: Final = frozenset({400, 401, 403})
 _LIMITS: Final = frozenset(
@@ -64,6 +66,11 @@ _OF_A_CALL: Mapping[int, Finding] = {
     408: Finding(code="SYS_TIMEOUT", message="the server waited too long for the request"),
     499: Finding(code="SYS_UPSTREAM_REJECTED", message="cancelled by us"),
 }
+_OF_PROXIES: Final = frozenset({"CONN_UPGRADE_REJECTED", "AUTH_FORBIDDEN"})
+_PAST_A_PROXY: Final = (
+    "a proxy in between may block WebSockets: try wss:// (port 443), let the proxy pass the headers "
+    "Upgrade and Connection on, or connect without it (NO_PROXY); else check the url's path"
+)
 _CATEGORIES: Mapping[int, Category] = {
     408: Category.TIMEOUT,
     421: Category.TRANSPORT,
@@ -76,6 +83,14 @@ def is_passing(status: int) -> bool:
     return status in _PASSING
 
 
+def upgrade_finding(status: int, headers: object = None, body: object = None) -> Finding:
+    """Return the verdict on a response that refused a WebSocket."""
+    finding = status_finding(status, headers, body, upgrade=True)
+    if finding.code in _OF_PROXIES and _may_be_a_proxys(status, headers, body):
+        return finding.evolve(suggestions=(_PAST_A_PROXY, *finding.suggestions))
+    return finding
+
+
 def status_finding(
     status: int,
     headers: object = None,
@@ -84,14 +99,14 @@ def status_finding(
     upgrade: bool = False,
     now_wall: float | None = None,
 ) -> Finding:
-    """Return the verdict on a response without success; `upgrade` if it refused a WebSocket.
+    """Return the verdict on a response without success.
 
-    `body` is what came with it, in any form.
+    `body` is what came with it, in any form; `upgrade` is for `upgrade_finding`.
     """
-    document = body
+    document: object = body
     if body and isinstance(body, (bytes, bytearray, str)):
         document = read_json(body)
-    content = read_body(document if isinstance(document, (Mapping, list)) else body, headers)
+    content = read_body(document if type(document) in _DOCUMENT else body, headers)
     wait, retry_at = wait_from_headers(headers, now_wall)
     finding = _by_status(status, upgrade=upgrade, waits=wait is not None)
     proof = "upgrade_refused" if upgrade else _PROOFS.get(status, "")
@@ -100,8 +115,8 @@ def status_finding(
         retryable = override
     details: dict[str, Any] = {"http_status": status, **finding.details}
     finding = finding.evolve(retryable=retryable, details=details, proof=proof)
-    if isinstance(document, Mapping) and isinstance(document.get("code"), str):
-        own = _ours(document, finding, wait, retry_at)
+    if isinstance(document, Mapping):
+        own = _ours(cast("Mapping[object, Any]", document), finding, wait, retry_at)
         if own is not None:
             return own
     if content is not EMPTY or status == _FORBIDDEN:  # most are empty, of a server that is down
@@ -121,6 +136,17 @@ def status_finding(
     return with_message(finding, content.message) if content.message else finding
 
 
+def _may_be_a_proxys(status: int, headers: object, body: object) -> bool:
+    """Return whether a proxy may have refused a WebSocket, or have taken its headers away.
+
+    A server that speaks WebSocket there does not answer an upgrade with success, and asks for one
+    (426) only if it got none. A 403 with a page is what a filter says; an API refuses without one.
+    """
+    if status == _UPGRADE_REQUIRED or 200 <= status < 300:
+        return True
+    return status == _FORBIDDEN and is_page(body, headers)
+
+
 def _by_status(status: int, *, upgrade: bool, waits: bool) -> Finding:
     if status in _STATUSES:
         return _STATUSES[status]
@@ -135,9 +161,11 @@ def _by_status(status: int, *, upgrade: bool, waits: bool) -> Finding:
 
 
 def _ours(
-    document: Mapping[Any, Any], status: Finding, wait: float | None, retry_at: float | None
+    document: Mapping[object, Any], status: Finding, wait: float | None, retry_at: float | None
 ) -> Finding | None:
     """Read a body like {"code": "SESS_NOT_FOUND", "message": …}."""
+    if not isinstance(document.get("code"), str):
+        return None
     finding = payload_finding(document, unknown=None)
     if finding is None:
         return None

@@ -25,7 +25,7 @@ from .closes import close_finding
 from .errnos import hints
 from .finding import Finding, Reader, Rows, Rules, own_words, short_of, wrong_setting
 from .redaction import package_of, text_of
-from .statuses import status_finding
+from .statuses import upgrade_finding
 from .texts import text_finding
 from .vocabulary import Category
 
@@ -496,9 +496,7 @@ def _closed(error: Any) -> Finding:
 
 def _refused_upgrade(error: Any) -> Finding:
     response = error.response
-    return status_finding(
-        response.status_code, response.headers, getattr(response, "body", None), upgrade=True
-    )
+    return upgrade_finding(response.status_code, response.headers, getattr(response, "body", None))
 
 
 def _no_answer(error: BaseException) -> Finding:

@@ -411,16 +411,7 @@ def _policy(owner: str, received: object) -> str:
 def _layer(received: object) -> str:
     """Return a layer of a policy from what is none; empty if it does not say which."""
     name = type(received).__name__
-    if name in {
-        "Retry",
-        "Breaker",
-        "Timeout",
-        "Deadline",
-        "Bulkhead",
-        "RateLimit",
-        "Fallback",
-        "Policy",
-    }:
+    if hasattr(type(received), "usual_position") and address(name):
         return code(received)
     if isinstance(received, type) and (public_name := address(received.__name__)):
         return _instance(public_name, received, "")

@@ -1,8 +1,8 @@
-"""Atomic changes of a file: all of it or nothing.
+"""Changes of a file: all of it or nothing, or a line at its end.
 
-Rule: an existing file is never written to. A new file takes its name when it is complete and
-durable; a damaged one is kept under another name, and an existing name is never reused. Every error
-is typed and names the path. System calls go through `disk`, which tests replace with one whose k-th
+Rule: an existing file is never written to, but for a journal, which is appended to. A new file
+takes its name when it is complete and durable; a damaged one is kept under another name, and an
+existing name is never reused. Every error is typed and names the path. System calls go through `disk`, which tests replace with one whose k-th
 call fails.
 """
 
@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Final
 from ..failure import Executed
 from ..world import REAL, current_world
 from .portable import move
-from .private_files import ALWAYS, close_quietly, sync_directory, typed_errors
+from .private_files import (
+    ALWAYS,
+    close_quietly,
+    open_private,
+    sync_directory,
+    typed_errors,
+)
 
 
 if TYPE_CHECKING:
@@ -39,16 +45,49 @@ def replace_atomically(path: Path, data: bytes) -> None:
     exception: if the directory cannot be synchronised, the new file is in place already,
     `failure.executed` is MAYBE, and the change may not survive a power cut.
     """
-    temporary = path.with_name(f".{path.name}.{REAL.new_token()}.tmp")
-    with typed_errors(path, "be written"):
-        _write_new(temporary, data)
-        try:
-            move(temporary, path, disk.replace)
-        except BaseException:
-            _unlink_quietly(temporary)
-            raise
+    replace_in_order((path, data))
+
+
+def replace_in_order(*changes: tuple[Path, bytes], counts_with: Path | None = None) -> None:
+    """Replace files of one directory, each atomically, and synchronise the directory once.
+
+    A file is replaced after those before it. Raises what `replace_atomically` does; the files
+    before the one that failed are replaced then, and those after it are unchanged. `counts_with`:
+    once this file is replaced, the new content counts, so an error says MAYBE (default: the last).
+    """
+    executed: Executed | None = None
+    for path, data in changes:
+        temporary = path.with_name(f".{path.name}.{REAL.new_token()}.tmp")
+        with typed_errors(path, "be written", executed):
+            _write_new(temporary, data)
+            try:
+                move(temporary, path, disk.replace)
+            except BaseException:
+                _unlink_quietly(temporary)
+                raise
+        if path == counts_with:
+            executed = Executed.MAYBE
+    path = changes[-1][0]
     with typed_errors(path, "be synchronised", Executed.MAYBE):
         sync_directory(path.parent)
+
+
+def append(path: Path, data: bytes, field: str, *, is_synced: bool) -> None:
+    """Append to an existing private file; `is_synced`: it is durable when this returns.
+
+    Raises FileNotFoundError without a file, ConfigError for one that is not ours, and StoreError:
+    a part of the data may be in the file then.
+    """
+    handle = open_private(path, os.O_WRONLY | os.O_APPEND, field)
+    with typed_errors(path, "be written", Executed.MAYBE):
+        try:
+            write_all(handle, data)
+            if is_synced:
+                disk.fsync(handle)
+        except BaseException:
+            close_quietly(handle)
+            raise
+        disk.close(handle)
 
 
 def remove(path: Path) -> None:

@@ -88,6 +88,14 @@ CALL_ATTEMPTS: Final = Instrument(
 RETRIES: Final = Instrument(
     "resilient_bridge.retries", "counter", "{retry}", ("policy", "code"), "Repeats, by the code of the failure before them."
 )  # fmt: skip
+HEDGES: Final = Instrument(
+    "resilient_bridge.hedges", "counter", "{request}", ("policy", "outcome"),
+    "Requests sent beside a slow one, by whether one of them won the race or lost it.",
+)  # fmt: skip
+SHARED: Final = Instrument(
+    "resilient_bridge.shared", "counter", "{call}", ("policy", "how"),
+    "Calls that were given another call's answer: joined, fresh or stale.",
+)  # fmt: skip
 REJECTIONS: Final = Instrument(
     "resilient_bridge.rejections", "counter", "{attempt}", ("policy", "by"),
     "Attempts that were not admitted: by circuit, bulkhead, rate_limit or budget.",
@@ -98,6 +106,10 @@ ERRORS: Final = Instrument(
 )  # fmt: skip
 TRANSITIONS: Final = Instrument(
     "resilient_bridge.circuit.transitions", "counter", "{transition}", ("circuit", "state"), "Changes of circuits, by the new state."
+)  # fmt: skip
+LIMIT_CHANGES: Final = Instrument(
+    "resilient_bridge.limit.changes", "counter", "{change}", ("limit", "state"),
+    "Changes of adaptive limits, by owner: began, lowered, exhausted, recovered.",
 )  # fmt: skip
 RECONNECTS: Final = Instrument(
     "resilient_bridge.reconnect.attempts", "counter", "{attempt}", ("bridge", "result"),

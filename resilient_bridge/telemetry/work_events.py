@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
+from ..failure import redact
 from .event import ALWAYS, Event, with_failure
 
 
@@ -23,6 +24,7 @@ __all__ = [
     "AlertChanged",
     "AlertLevel",
     "AlertRule",
+    "AnswerShared",
     "CallFinished",
     "CallOutcome",
     "CallRejected",
@@ -33,6 +35,7 @@ __all__ = [
     "EffectHeld",
     "EffectResolved",
     "FirstCall",
+    "Hedged",
     "HookRejected",
     "ModeChanged",
     "PhaseChanged",
@@ -176,6 +179,66 @@ AlertRule: TypeAlias = Literal[
     "error_rate", "reconnect_failures", "session_drops", "hook_failures", "failure"
 ]
 """What an alert is about: the threshold of that name, or one failure."""
+
+
+class Hedged(Event):
+    """A call of `name` was slow, so that its request was sent again; the race has ended.
+
+    `requests` were sent in all. The one with the number `winner` ended it: 1 is the first, 0 none,
+    because the caller was cancelled. `unknown` of them were cancelled: whether they ran, and what
+    they cost, nobody can say.
+    """
+
+    name: str
+    requests: int
+    winner: int
+    unknown: int
+    seconds: float
+
+    def __level__(self) -> str:
+        return "info"
+
+    def __text__(self) -> str:
+        by = f"by request {self.winner} of {self.requests}" if self.winner else "by nobody"
+        cut = f"; {self.unknown} cancelled, outcome and cost unknown"
+        return (
+            f"{redact(self.name)} was hedged and ended {by} after {self.seconds:.3g} s"
+            f"{cut if self.unknown else ''}"
+        )
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("hedges", self.requests - 1, self.name, "won" if self.winner > 1 else "lost")
+
+    def __note__(self) -> tuple[str, dict[str, Any]]:
+        note = {"requests": self.requests, "winner": self.winner, "unknown": self.unknown}
+        return "hedged", note
+
+
+class AnswerShared(Event):
+    """A call of `name` was given an answer without a call of its own; the answer is `age` seconds old.
+
+    `how`: joined (another caller's call gave it), fresh (a new call was not yet due), stale (the
+    call failed with `failure`, and an old answer took its place). The first two only while a
+    listener is registered.
+    """
+
+    name: str
+    how: Literal["joined", "fresh", "stale"]
+    age: float
+    failure: Failure | None = None
+
+    def __level__(self) -> str:
+        return "warning" if self.how == "stale" else ""
+
+    def __text__(self) -> str:
+        name, why = redact(self.name), "" if self.failure is None else f": {self.failure}"
+        return f"{name} was given an answer {self.age:.3g} s old ({self.how}){why}"
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("shared", 1, self.name, self.how)
+
+    def __note__(self) -> tuple[str, dict[str, Any]]:
+        return "answer_shared", {"how": self.how, "age": self.age}
 
 
 class AlertChanged(Event):

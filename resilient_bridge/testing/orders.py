@@ -26,7 +26,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from types import BuiltinMethodType
+from types import BuiltinMethodType, MethodType
 from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
@@ -37,16 +37,17 @@ Orders = Literal["seeded", "pct", "fifo"]
 _FREE: Final = -1  # the epoch of entries for which no task that yields has to wait
 _SWITCHES: Final = 2  # changes of priority in a run of "pct"
 _LONGEST: Final = 10_000  # steps within which they come
+_CALLBACKS: Final = 0.9  # how often a callback or a timer may come before the tasks that are ready
 
 
 def _is_step(callback: Callable[..., object]) -> bool:
     """Return whether the callback is the next step of a task, and not just a method of one."""
-    if type(callback) is BuiltinMethodType:
+    kind = type(callback)
+    if kind is BuiltinMethodType:
         return callback.__name__ == "task_wakeup"
-    if type(callback).__name__ == "TaskStepMethWrapper":
-        return True
-    # tasks without asyncio's C module
-    return getattr(callback, "__name__", "") in {"__step", "__wakeup"}
+    if kind is MethodType:  # tasks without asyncio's C module
+        return callback.__name__ in {"__step", "__wakeup"}
+    return kind.__name__ == "TaskStepMethWrapper"
 
 
 class SeededOrders:
@@ -66,11 +67,13 @@ class SeededOrders:
         self._unrun: dict[int, int] = {}
         self._yielded: deque[tuple[asyncio.Handle, int]] = deque()
         self._running: Any = None  # the task whose step runs
+        self.size = 0
 
     def __len__(self) -> int:
-        return len(self._free) + len(self._blocked) + len(self._yielded)
+        return self.size
 
     def clear(self) -> None:
+        self.size = 0
         self._free.clear()
         self._blocked.clear()
         self._yielded.clear()
@@ -79,6 +82,7 @@ class SeededOrders:
 
     def append(self, handle: asyncio.Handle) -> None:
         """Add a callback that is ready from now on."""
+        self.size += 1
         callback: Any = handle._callback  # type: ignore[attr-defined]
         is_step = _is_step(callback)
         if is_step and callback.__self__ is self._running:
@@ -121,6 +125,7 @@ class SeededOrders:
         else:
             self._running = None
             return None
+        self.size -= 1
         if epoch != _FREE:
             self._count_off(epoch)
         return handle
@@ -174,8 +179,10 @@ class PriorityOrders(SeededOrders):
     def _choose(self, steps: int, has_blocked: bool, is_due: bool) -> int:
         self._step += 1
         priorities = [self._priority(entry) for entry in self._free]
-        others = [self._rng.random() for _ in range(has_blocked + is_due)]
-        priorities += others
+        # Callbacks and timers may come again at once: sometimes a task has its turn all the same,
+        # however low it is.
+        if not steps or self._rng.random() < _CALLBACKS:
+            priorities += [self._rng.random() for _ in range(has_blocked + is_due)]
         index = max(range(len(priorities)), key=priorities.__getitem__)
         if index < steps and self._step in self._switches:
             self._demote(self._free[index][0]._callback.__self__)  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from itertools import count
 from pathlib import PurePath
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeVar, TypeVarTuple, cast
 
 from .orders import ORDERS, Orders, SeededOrders
 
@@ -113,7 +113,7 @@ class Timeline(asyncio.BaseEventLoop):
     """
 
     _closed: bool
-    _ready: deque[asyncio.Handle] | SeededOrders
+    _ready: deque[asyncio.Handle]
     _stopping: bool
     _task_factory: object
     _thread_id: int | None
@@ -145,7 +145,8 @@ class Timeline(asyncio.BaseEventLoop):
         self._order = count()
         self._seeded: SeededOrders | None = None
         if make := ORDERS[orders]:
-            self._ready = self._seeded = make(stream(seed, "orders"))
+            self._seeded = make(stream(seed, "orders"))
+            self._ready = cast("deque[asyncio.Handle]", self._seeded)
         self._numbers = count(1)
         self._timers: list[tuple[float, float, asyncio.TimerHandle]] = []
         self._arrivals: list[tuple[float, float, asyncio.Handle]] = []
@@ -204,19 +205,13 @@ class Timeline(asyncio.BaseEventLoop):
     # -- one turn -----------------------------------------------------------------------------------------------
 
     def _run_once(self) -> None:
-        ready, timers, arrivals = self._ready, self._timers, self._arrivals
-        if self._timer_cancelled_count > _SWEEP:
-            self._sweep()
-        while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
-            self._timer_cancelled_count -= 1
-        while arrivals and arrivals[0][2]._cancelled:
-            heapq.heappop(arrivals)
+        if self._seeded is not None:
+            self._run_seeded(self._seeded)
+            return
+        ready = self._ready
+        self._drop_cancelled()
         if not ready and not self._stopping:
             self._advance()
-        if isinstance(ready, SeededOrders):
-            self._run_one(ready)
-            return
         self._gather(self._now)
         turn = len(ready)
         self.steps += turn
@@ -227,26 +222,41 @@ class Timeline(asyncio.BaseEventLoop):
             if not handle._cancelled:
                 handle._run()
 
-    def _run_one(self, ready: SeededOrders) -> None:
-        """Run the callback that the seed chooses, of those that are ready and the next one due."""
-        now, timers, arrivals = self._now, self._timers, self._arrivals
-        if (timers and timers[0][0] < now) or (arrivals and arrivals[0][0] < now):
-            self._gather(math.nextafter(now, 0.0))  # overdue: in order
-        arrives = bool(arrivals) and arrivals[0][0] <= now
-        is_due = arrives or (bool(timers) and timers[0][0] <= now)
-        if not ready and not is_due:
-            return  # the loop stops
-        self.steps += 1
-        if self.steps >= self._next_check:
-            self._check()
-        handle = ready.next(is_due)
-        if handle is None and arrives:
-            handle = heapq.heappop(arrivals)[2]
-        elif handle is None:
-            handle = timer = heapq.heappop(timers)[2]
-            timer._scheduled = False  # type: ignore[attr-defined]
-        if not handle._cancelled:
-            handle._run()
+    def _run_seeded(self, ready: SeededOrders) -> None:
+        """Run one callback after the other until the loop stops: which one, the seed chooses, of
+        those that are ready and the next one due.
+        """
+        timers, arrivals = self._timers, self._arrivals
+        while not self._stopping:
+            self._drop_cancelled()
+            if not ready.size:
+                self._advance()
+            now = self._now
+            if (timers and timers[0][0] < now) or (arrivals and arrivals[0][0] < now):
+                self._gather(math.nextafter(now, 0.0))  # overdue: in order
+            arrives = bool(arrivals) and arrivals[0][0] <= now
+            is_due = arrives or (bool(timers) and timers[0][0] <= now)
+            self.steps += 1
+            if self.steps >= self._next_check:
+                self._check()
+            handle = ready.next(is_due)
+            if handle is None and arrives:
+                handle = heapq.heappop(arrivals)[2]
+            elif handle is None:
+                handle = timer = heapq.heappop(timers)[2]
+                timer._scheduled = False  # type: ignore[attr-defined]
+            if not handle._cancelled:
+                handle._run()
+
+    def _drop_cancelled(self) -> None:
+        timers, arrivals = self._timers, self._arrivals
+        if self._timer_cancelled_count > _SWEEP:
+            self._sweep()
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+            self._timer_cancelled_count -= 1
+        while arrivals and arrivals[0][2]._cancelled:
+            heapq.heappop(arrivals)
 
     def _gather(self, now: float) -> None:
         # Packets that have arrived are handled before timers that are due, as `select` does: after

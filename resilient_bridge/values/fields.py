@@ -161,7 +161,9 @@ def as_seconds(value: Seconds) -> float:
 
 def as_float(value: float) -> float:
     """Return a number as a float; other values unchanged."""
-    return float(value) + 0.0 if is_number(value) else value  # + 0.0 turns -0.0 into 0.0
+    if not is_number(value) or (value and type(value) is float):
+        return value  # the same object: a policy of defaults has no numbers of its own
+    return float(value) + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
 def _read_text(text: str) -> Any:

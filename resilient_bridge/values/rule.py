@@ -162,9 +162,9 @@ class Rules(Table[Any, Rule]):
 def as_rules(rules: Mapping[Any, Rule]) -> Mapping[Any, Rule]:
     """Return a mapping as a table; other values unchanged."""
     received: Any = cast("Any", rules)
-    return (
-        Rules(cast("Mapping[Any, Rule]", received)) if isinstance(received, Mapping) else received
-    )
+    if isinstance(received, Rules) or not isinstance(received, Mapping):
+        return received
+    return Rules(cast("Mapping[Any, Rule]", received))
 
 
 @wants("a table of failures, each with a rule")

@@ -249,7 +249,8 @@ def test_it_is_for_any_client():
         made(transport=rb.HTTPTransport()).close()
     shown = repr(rb.HTTPTransport(QUICK, httpx.MockTransport(lambda _: httpx.Response(200))))
     assert shown == f"HTTPTransport({QUICK!r}, inner=MockTransport)"
-    assert repr(rb.HTTPTransport()) == f"HTTPTransport({rb.resilient!r})"
+    limited = rb.resilient.replace(rb.AdaptiveLimit())
+    assert repr(rb.HTTPTransport()) == f"HTTPTransport({limited!r})"
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2])

@@ -19,6 +19,7 @@ def remaining():
     return rb.Policy(rb.calls.Breaker())(lambda: rb.current_attempt().remaining)()
 
 
+@pytest.mark.requirement("X18")
 def test_calls_inside_inherit_it():
     with rb.testing.virtual_time() as time:
         assert remaining() is None
@@ -29,11 +30,12 @@ def test_calls_inside_inherit_it():
         assert remaining() is None
 
 
-@pytest.mark.parametrize(("outer", "inner", "left"), [(5, 9, 5), (9, 5, 5)])
-def test_nested_ones_are_only_ever_shorter(outer, inner, left):
+@pytest.mark.requirement("X18")
+@pytest.mark.parametrize(("outer", "inner", "rest"), [(5, 9, 5), (9, 5, 5)])
+def test_nested_ones_are_only_ever_shorter(outer, inner, rest):
     with rb.testing.virtual_time(), rb.Deadline(outer):
         with rb.Deadline(inner):
-            assert remaining() == left
+            assert remaining() == rest
         assert remaining() == outer
 
 
@@ -70,7 +72,7 @@ def test_the_waits_of_calls_inside_end_before_it():
     assert "deadline" in caught.value.__notes__[-1]
 
 
-async def test_waits_for_a_place_end_with_it():
+async def test_waits_for_a_permit_end_with_it():
     """Async, under a sync block: it bounds the waits, and cancels nothing."""
     held = asyncio.Event()
     work = rb.Policy(rb.calls.Bulkhead(1, max_wait=60))(held.wait)
@@ -201,7 +203,7 @@ def test_code_in_the_block_is_in_the_attempt_around_it():
     assert "3 calls" in str(caught.value.__notes__)
 
 
-def test_the_deadline_of_a_call_around_is_kept():
+def test_the_deadline_of_a_call_around_applies():
     with rb.testing.virtual_time() as time:
 
         @rb.Policy(rb.Deadline(5))
@@ -246,7 +248,7 @@ def test_disabled_policies_have_none():
         assert rb.Policy(rb.calls.Breaker())(lambda: "ran")() == "ran"
 
 
-def test_it_is_left_in_another_context():
+def test_it_may_be_exited_in_another_context():
     """As fixtures do: what began in one context ends in another, and no deadline stays."""
     import contextvars
 
@@ -259,7 +261,7 @@ def test_it_is_left_in_another_context():
         assert remaining() is None
 
 
-def test_in_a_thread_it_counts_what_a_test_caps():
+def test_capture_around_a_block_sees_the_call_inside():
     """`capture` around a block sees the call inside."""
     with rb.testing.virtual_time():
         work = rb.Policy(AT_ONCE)(lambda: 7, idempotent=True)

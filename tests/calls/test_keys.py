@@ -35,6 +35,7 @@ def fails_for(*down):
     return fetch, asked
 
 
+@pytest.mark.requirement("X18")
 def test_one_host_that_is_down_costs_the_others_nothing():
     function, asked = fails_for("a")
     fetch = rb.Policy(DOWN)(function)
@@ -119,6 +120,15 @@ def test_each_limit_and_each_budget_is_one_per_value():
                 fetch(name)
             assert "budget" in str(caught.value.__notes__)
         assert asked == ["a", "a", "b", "b"]
+
+
+def test_an_adaptive_limit_beside_a_key_function_is_the_owners():
+    """It has keys of its own: a value of another layer's key does not divide it."""
+    policy = rb.Policy(rb.AdaptiveLimit(), Breaker(key=host))
+    fetch = policy(fails_for()[0], idempotent=True)
+    operations = [fetch.__binding__.operation.by_key.of((name,), {}).operation for name in "ab"]
+    assert operations[0].circuit is not operations[1].circuit
+    assert operations[0].limits is operations[1].limits is fetch.__binding__.operation.limits
 
 
 async def test_a_bulkhead_that_is_full_for_one_lets_the_others_in():
@@ -259,6 +269,7 @@ def test_disabled_policies_ask_no_key():
 # ---- bounded ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.requirement("X18")
 def test_a_state_in_use_is_never_lost():
     """A permit that is held, an open circuit that is shown: found again after many other values."""
     entered, names = [], iter(range(10_000))
@@ -289,6 +300,7 @@ def test_an_open_circuit_outlives_those_that_hold_nothing():
         fetch("down")
 
 
+@pytest.mark.requirement("X18")
 def test_values_without_number_need_bounded_memory():
     fetch = rb.Policy(Breaker(key=host), Bulkhead(2, key=host))(fails_for()[0], name="keys.many")
     for number in range(registry.MOST_VALUES * 4):

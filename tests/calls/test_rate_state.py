@@ -58,6 +58,55 @@ def test_a_returned_token_goes_to_the_next_caller():
     assert of_many.reserve(0.0, 1) == 0.25
 
 
+def started(state, waits):
+    """When the calls start that have these turns, in the order of their turns."""
+    queue, starts = sorted(waits), []
+    while queue:
+        at = queue.pop(0)
+        if wait := state.start(at):
+            queue = sorted([*queue, at + wait])
+        else:
+            starts.append(at)
+    return starts
+
+
+def test_calls_that_come_late_do_not_start_at_once():
+    """The loop was blocked for four seconds: three calls start then, the others at the pace, in their order."""
+    state = RateState("api", RateLimit(3))
+    for _ in range(3):
+        assert state.reserve(0.0, 0) == state.start(0.0) == 0
+    for _ in range(12):
+        state.reserve(0.0, 60)
+    starts = started(state, [4.0] * 12)
+    assert starts == pytest.approx([4, 4, 4, *(4 + n / 3 for n in range(1, 10))])
+    assert state.reserve(4.0, 60) == pytest.approx(10 / 3)
+
+
+def test_tokens_returned_between_others_start_no_more_calls_than_there_are_tokens():
+    """Nine of twelve waiting calls leave and nine others come: their turns and the three that are left fall on the same instants."""
+    state = RateState("api", RateLimit(3))
+    for _ in range(3):
+        assert state.reserve(0.0, 0) == state.start(0.0) == 0
+    waits = [state.reserve(0.0, 60) for _ in range(12)]
+    for _ in range(9):
+        state.cancel()
+    starts = started(state, [*waits[9:], *(state.reserve(0.0, 60) for _ in range(9))])
+    for first, at in enumerate(starts):
+        for last in range(first, len(starts)):
+            assert last - first + 1 <= 3 + (starts[last] - at) * 3 + 1e-6
+    assert len(starts) == 12
+    assert starts[-1] < 5.5
+
+
+def test_a_timer_that_is_late_by_a_moment_is_on_time():
+    state = RateState("api", RateLimit(1))
+    assert state.reserve(0.0, 0) == state.start(0.0) == 0
+    assert state.reserve(0.0, 60) == 1
+    assert state.start(1.0005) == 0
+    assert state.reserve(1.001, 60) == pytest.approx(1, abs=0.002)
+    assert state.start(2.0) == 0
+
+
 def test_a_pause_fills_it_up_and_no_further():
     """After an hour the burst is five, not 18,000; tokens returned to a full bucket do not overfill it."""
     state = RateState("api", RateLimit(5))

@@ -135,6 +135,14 @@ def test_k01_a_result_is_a_failure_by_its_type(form, name):
     assert (result is value, calls, rb.calls.circuit(function).state) == (True, 2, "open")
 
 
+@everywhere
+def test_a_success_says_nothing_of_the_next_result_of_its_class(form):
+    """A 200, then a 503: the class of both can fail, so each is read."""
+    policy = rb.Policy(at_once(attempts=2))
+    for status, calls in ((200, 1), (503, 2)):
+        assert returning(form, policy, httpx.Response(status))[1] == calls
+
+
 @both
 def test_k01_on_result_and_a_registered_reader_make_a_dict_a_failure(form):
     """The user's word counts: `on_result=`, and `classify.register(dict, answer=…)`, for as long as it is in force."""
@@ -201,7 +209,7 @@ ANSWERED = [ROWS[1], ROWS[2], ROWS[3], ROWS[5], ROWS[7], {"success": False, "err
 async def test_k01_a_returned_failure_of_a_tool_is_repeated_and_counted(
     answer, whose, is_async, by_name
 ):
-    """Its policy repeats it, its circuit counts it, an event tells it, and the outcome has it."""
+    """Its policy repeats it, its circuit counts it unless a rate limiter said it, an event tells it, and the outcome has it."""
     policy = rb.Policy(at_once(attempts=3), rb.Breaker.consecutive(3))
     toolbox = Toolbox(policy if whose == "the toolbox's" else rb.Policy(at_once(attempts=1)))
     made = []
@@ -228,13 +236,14 @@ async def test_k01_a_returned_failure_of_a_tool_is_repeated_and_counted(
         else:
             result = tool()
             assert (await result if is_async else result) == answer
-    assert (len(made), rb.calls.circuit(tool).state) == (3, "open")
+    is_limited = rb.classify(answer).code == "SYS_RATE_LIMITED"
+    assert (len(made), rb.calls.circuit(tool).state) == (3, "closed" if is_limited else "open")
     names = [type(event).__name__ for event in heard]
     assert names.count("RetryScheduled") == 2
     finished = next(event for event in heard if type(event).__name__ == "CallFinished")
     assert (finished.outcome, finished.attempts) == ("failed", 3)
     assert "GaveUp" in names
-    assert "CircuitChanged" in names
+    assert ("CircuitChanged" in names) == (not is_limited)
     assert ("ToolFailed" in names) == by_name
 
 

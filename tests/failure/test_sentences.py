@@ -15,6 +15,8 @@ CONTEXT = [
     (400, "This model's maximum context length is 4097 tokens, however you requested 4162 tokens"),
     (400, "Input validation error: inputs tokens + max_new_tokens must be <= 4096"),
     (422, "Input is too long. Max 8192 tokens, got 9000"),
+    (400, "Prompt has too many tokens: 9000 > 8192 maximum"),
+    (429, "Input has too many tokens: got 9000, the maximum is 8192"),
     (500, "requested tokens (5000) exceed context window of 4096"),
     (400, "Requested tokens (3500) exceed context window of 2048"),
     (400, "The total number of tokens in your request (150000) is over the limit of 128000"),

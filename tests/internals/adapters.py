@@ -8,6 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.adapters",
     {
+        "": "limit_keys",
         "arguments": "permits",
         "http.own_transport": "Options own_transport",
         "http": "transport",

@@ -20,7 +20,7 @@ __getattr__ = lazily(
         "workflow": "runner verification workflow",
         "workflow.artifacts": "ArtifactError HiddenError Measured commit_of measure name_of problems",
         "workflow.checkpoint": "PhaseCheckpoint SkippedPhase WorkflowState",
-        "workflow.file_form": "VERSION WorkflowFile",
+        "workflow.file_form": "VERSION",
         "workflow.journal": "CallRecord",
         "workflow.report": "report_of",
         "workflow.workflow_file": "WorkflowStateFile",

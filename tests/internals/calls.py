@@ -9,11 +9,14 @@ __getattr__ = lazily(
     "resilient_bridge.calls",
     {
         "": "plan recommended registry strategies",
+        "adaptive.machine": "Machine Ticket",
+        "adaptive.state": "Limits",
         "breaker": "circuit",
         "breaker.outcomes": "verdict_of",
         "breaker.shared_circuit": "Permit SharedCircuit",
         "breaker.state": "CircuitState",
         "frame": "CURRENT CallFrame",
+        "hedge.state": "HedgeState",
         "layer": "Layer",
         "layer_order": "harmful",
         "layers": "GUARDS",
@@ -24,6 +27,7 @@ __getattr__ = lazily(
         "retry.budget_state": "BudgetState",
         "retry.coordination": "BUDGETS PAUSED",
         "shared": "CircuitAnswer CircuitView SharedState",
+        "share.state": "Answers Cached",
         "waits": "waited_for",
     },
 )

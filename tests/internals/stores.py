@@ -22,8 +22,12 @@ __getattr__ = lazily(
         "sqlite.opening": "open_database",
         "sqlite.sends": "Sends",
         "sqlite.versions": "LAYOUTS Layout",
+        "state_files.journal": "Change Entry history_of",
+        "state_files": "journaled state_file",
+        "state_files.journaled": "JournaledFile",
         "state_files.document": (
-            "Document FORMAT InvalidDocumentError instant read_document read_flat write_document"
+            "Document FORMAT InvalidDocumentError identity_of instant read_document read_flat "
+            "write_document write_flat"
         ),
     },
 )

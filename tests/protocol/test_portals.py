@@ -12,7 +12,7 @@ from resilient_bridge.failure import Failure, classify_error_payload
 from resilient_bridge.presets import ccsetup, default, gasoline, openviber, recursor, stdiobus
 from resilient_bridge.protocol import Now
 from resilient_bridge.values import Backoff, Rule
-from tests.internals.failure import status_finding, tls_finding
+from tests.internals.failure import tls_finding, upgrade_finding
 from tests.internals.protocol import Reconnection
 from tests.internals.telemetry import GaveUp
 from tests.protocol.driving import CUT, REFUSED, START, Rig, closed
@@ -21,7 +21,7 @@ from tests.rows import each_row
 
 def answered(status, body=None, **headers):
     """An HTTP answer instead of the upgrade."""
-    return status_finding(status, headers, body, upgrade=True).failure()
+    return upgrade_finding(status, headers, body).failure()
 
 
 def refused_certificate(reason, expiry=None):

@@ -85,7 +85,7 @@ def _plain(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
 def _numbers(owner: type, name: str) -> st.SearchStrategy:
     least = {"factor": 1.0, "ratio": 0.0, "floor": 0.0}.get(name, 0.01)
     return st.floats(
-        max(least, 0.01) if name == "floor" else least, 1.0 if name == "rate" else 50.0
+        max(least, 0.01) if name == "floor" else least, 1.0 if name in {"rate", "budget"} else 50.0
     )
 
 
@@ -132,6 +132,7 @@ SKIPPED = {
     # functions of dialects come from `rb.dialects`; what goes with them needs them
     "Dialect": "decode encode positions resume waits_for_hello login pings silence answers confirms echo acknowledges acknowledge_within",
     "Positions": "contiguous overlap ends proof",
+    "AdaptiveLimit": "least",  # at most `most`
     "Breaker": "minimum",
 }  # fmt: skip
 
@@ -194,6 +195,7 @@ def policies(draw):
     order = kinds if draw(st.booleans()) else [kind for kind in LAYERS if kind in kinds]
     if rb.Fallback in order and rb.Retry in order:
         order = [kind for kind in order if kind is not rb.Fallback]
+    order = sorted(order, key=lambda kind: kind.only_innermost)
     return rb.Policy(*(draw(values(kind)) for kind in order), name=draw(st.none() | names))
 
 

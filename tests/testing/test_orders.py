@@ -178,6 +178,22 @@ def test_a_timeout_and_an_answer_of_one_instant_come_in_either_order():
     assert len(set(orders_of(main, "fifo"))) == 1
 
 
+def test_tasks_that_wake_in_one_instant_go_on_side_by_side_or_one_by_one():
+    async def main():
+        seen = []
+
+        async def one(name):
+            await asyncio.sleep(1)
+            seen.append(name)
+            await asyncio.create_task(asyncio.sleep(0))
+            seen.append(name)
+
+        await asyncio.gather(one("a"), one("b"))
+        return "".join(seen)
+
+    assert set(orders_of(main)) >= {"aabb", "bbaa", "abab", "abba", "baba", "baab"}
+
+
 def test_the_orders_draw_from_a_source_of_their_own():
     """The seed's faults, latencies and random numbers are the same in each order."""
 
@@ -299,6 +315,31 @@ def test_tasks_that_poll_starve_no_other(orders):
 
     for seed in SEEDS:
         assert Simulation(seed, server=None, orders=orders, max_steps=3_000).run(main) == [True] * 4
+
+
+@pytest.mark.parametrize("orders", SEARCHES)
+def test_callbacks_that_come_again_at_once_starve_no_task(orders):
+    """As a packet does that nobody has read yet."""
+
+    async def main():
+        loop, is_read = asyncio.get_running_loop(), False
+
+        def again():
+            if not is_read:
+                loop.call_at(loop.time(), again)
+                loop.call_soon(int)
+
+        async def read():
+            nonlocal is_read
+            for _ in range(20):
+                await asyncio.sleep(0)
+            is_read = True
+
+        again()
+        await asyncio.gather(*(read() for _ in range(3)))
+
+    for seed in SEEDS:
+        Simulation(seed, server=None, orders=orders, max_steps=5_000).run(main)
 
 
 @pytest.mark.parametrize("orders", SEARCHES)

@@ -155,6 +155,11 @@ def elsewhere() -> int:
 assert_type(elsewhere(), int)
 
 
+async def tidy() -> str:
+    """A program without a bridge."""
+    return "done"
+
+
 async def main(server: rb.testing.BridgeServer) -> int:
     """The same in virtual time."""
     await bridge(server.url)
@@ -167,6 +172,8 @@ async def main(server: rb.testing.BridgeServer) -> int:
 assert_type(rb.testing.simulate(main, seed=7), int)
 assert_type(rb.testing.simulate(main, seed=7, faults=rb.testing.Faults(seed=7, rate=0.2)), int)
 assert_type(rb.testing.simulate(main, server=rb.testing.BridgeServer), int)
+assert_type(rb.testing.simulate(main, orders="pct", patch_stdlib=True), int)
+assert_type(rb.testing.simulate(tidy, server=None, orders="fifo"), str)
 
 
 async def numbered(server: rb.testing.LogBridge) -> int | str:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 from ...calls import Retry
-from ...failure import BridgeError, stays_here
+from ...calls.ports import Hedge
+from ...failure import BridgeError, config_error, stays_here
 from ...failure.extras import needed
 from ...failure.record import allow_proof
 from ...failure.teaching import taught
@@ -82,6 +83,13 @@ class HTTPMiddleware:
             idempotency_header=idempotency_header,
             allow_plaintext_credentials=allow_plaintext_credentials,
         )
+        if any(isinstance(layer, Hedge) for layer in self._core.policy.layers):
+            raise config_error(
+                "HTTPMiddleware.policy",
+                "no Hedge: aiohttp cannot send one request twice at once; put it around your function",
+                policy,
+                write="@rb.Policy(rb.calls.Hedge(after=2))(idempotent=True)",
+            )
         self._key_header = idempotency_header
         self._repeats = any(isinstance(layer, Retry) for layer in self._core.policy.layers)
         self._abandoned: WeakKeyDictionary[asyncio.Task[Any], Exception] = WeakKeyDictionary()
@@ -98,7 +106,7 @@ class HTTPMiddleware:
         url = request.url
         view = RequestView(
             request,
-            URLView(url.scheme, url.raw_host or "", url.port, url.raw_query_string),
+            URLView(url.scheme, url.raw_host or "", url.port, url.raw_query_string, url.raw_path),
             carried,
             stream=_SentBody(request),
             options={"handler": handler},

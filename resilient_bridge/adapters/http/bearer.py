@@ -8,6 +8,7 @@ of its own keeps it, and no token follows a redirect to another origin.
 from __future__ import annotations
 
 import inspect
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...client.secrets import Secrets
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     """A token, or a function, sync or async, that is asked for it at each attempt."""
 
 
+_NUMBERS: Final = count(1)
 _HEADER: Final = "authorization"
 _SENT: Final = (
     "resilient_bridge.token"  # the header's value that we have set, which redirects inherit
@@ -41,6 +43,8 @@ class Bearer:
         self._path = f"{owner}.token"
         self._source: Any = as_source(token)
         self.secrets = Secrets()
+        # in the place of the credential, whose value may change: that of its source does not
+        self.name = f"token {next(_NUMBERS)}"
         if not callable(self._source):
             self._checked(self._source)
 

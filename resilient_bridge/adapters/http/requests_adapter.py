@@ -101,7 +101,7 @@ class HTTPAdapter(_Base):
         body = request.body
         watched = _watched(request)
         parts = urlsplit(request.url or "")
-        url = URLView(parts.scheme, parts.hostname or "", parts.port, parts.query)
+        url = URLView(parts.scheme, parts.hostname or "", parts.port, parts.query, parts.path)
         view = RequestView(request, url, carried, stream=watched, options=options)
         if timeout is not None:
             carried["timeout"] = _phases(timeout)

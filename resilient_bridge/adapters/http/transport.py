@@ -10,14 +10,18 @@ from collections import OrderedDict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ...calls import Retry
+from ...calls import AdaptiveLimit, Retry
 from ...calls.ports import (
     RESULTS,
+    Hedge,
     Reading,
     States,
     bind,
     failure_of_result,
+    forbid_hedge,
+    hear_quota,
     is_retried_around,
+    keep_arguments,
     make_last,
     remaining,
     repeat_within,
@@ -30,6 +34,7 @@ from ...locks import new_lock
 from ...values.fields import check_flag, is_count
 from ...world import current_world
 from ..arguments import calls_of, check_http_options, check_sync, keyed
+from ..limit_keys import key_of_request
 from ..mcp_wire import CURRENT_WIRE, watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
 from .bodies import READ_ONCE, bounded, look_async, once, peek, peek_async, watch_body
@@ -157,7 +162,7 @@ class HTTPTransport(_Bases):
 
         An HTTPTransport as `inner` is one.
         """
-        self._policy = calls_of(policy, f"{self._owner}.policy")
+        self._policy = calls_of(policy, f"{self._owner}.policy", of_one_request=True)
         if isinstance(inner, HTTPTransport):
             raise config_error(
                 "HTTPTransport.inner", "a transport that does not retry already", inner
@@ -329,9 +334,11 @@ class HTTPTransport(_Bases):
         )
         sends = (_sending_async if is_async else _sending)(
             self._below(),
+            is_limited=any(isinstance(layer, AdaptiveLimit) for layer in policy.layers),
             sound_as=_same if asks else _Sound,
             window=_KEY_WINDOW if by_key else None,
             look=self._peek_async if is_async else self._peek,
+            races=any(isinstance(layer, Hedge) for layer in policy.layers),
         )
         send = self._protected[key] = bind(
             keyed(policy, origin),
@@ -340,10 +347,17 @@ class HTTPTransport(_Bases):
             proofs="request",
             allowed_by=_ALLOWED_BY,
             name=policy.name or origin,
-            states=States(origin, shares_pause=True),
+            states=States(origin, shares_pause=True, limited_by=self._limit_key),
             reading=RESULTS if self._bearer is None else Reading(PLAIN, self._read),
         )
         return cast("Callable[..., Any]", send)
+
+    def _limit_key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, ...]:
+        """Return the key of the adaptive limit of a request; one token is one credential."""
+        credential, *rest = key_of_request(args, kwargs)
+        if not credential and self._bearer is not None:
+            credential = self._bearer.name
+        return (credential, *rest)
 
     def _below(self) -> Any:
         """Return the transport that the policy's attempts go to."""
@@ -446,18 +460,40 @@ class _Sound:
     def __init__(self, response: Any) -> None:
         self.response = response
 
+    async def aclose(self) -> None:
+        """Close the response of a request that lost its race."""
+        await self.response.aclose()
+
+
+def _may_race(request: Any) -> bool:
+    """Return whether a request may run twice at once.
+
+    One with an effect may not by its method or key: a server answers the second PUT, DELETE or use
+    of a key that comes beside the first with a conflict. Nor may one whose body is read once.
+    """
+    if request.method not in SAFE_METHODS and not request.extensions.get("rb.idempotent"):
+        return False
+    return not hasattr(request.stream, "is_started")
+
 
 def _same(response: Any) -> Any:
     return response
 
 
 def _sending(
-    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
+    inner: Any,
+    *,
+    is_limited: bool,
+    sound_as: Callable[[Any], Any],
+    window: float | None,
+    look: Callable[[Any], Any],
+    races: bool,  # noqa: ARG001 -- of tasks
 ) -> Callable[[Any], Any]:
     """Return the function that sends a request once.
 
-    `sound_as` wraps a response below status 400, `look` reads the body of any other. `window`: the
-    seconds for which the server remembers the key that permits repeats.
+    `is_limited`: its policy has an adaptive limit, which wants to know of it. `sound_as` wraps a
+    response below status 400, `look` reads the body of any other. `window`: the seconds for which
+    the server remembers the key that permits repeats. `races`: the policy has a Hedge.
     """
     once_sent = inner.handle_request
 
@@ -465,11 +501,15 @@ def _sending(
         if window is not None:
             repeat_within(window)
         note_sent(request)
+        if is_limited:
+            keep_arguments(request)
         try:
             response = once_sent(request)
         finally:
             if getattr(request.stream, "is_started", False):
                 make_last(READ_ONCE)
+        if is_limited:
+            hear_quota(response.headers, is_refused=response.status_code >= 400)
         if response.status_code < 400:
             return sound_as(response)
         look(response)
@@ -486,19 +526,31 @@ def _sending(
 
 
 def _sending_async(
-    inner: Any, *, sound_as: Callable[[Any], Any], window: float | None, look: Callable[[Any], Any]
+    inner: Any,
+    *,
+    is_limited: bool,
+    sound_as: Callable[[Any], Any],
+    window: float | None,
+    look: Callable[[Any], Any],
+    races: bool,
 ) -> Callable[[Any], Any]:
     once_sent = inner.handle_async_request
 
     async def send(request: Any) -> Any:
+        if races and not _may_race(request):
+            forbid_hedge()
         if window is not None:
             repeat_within(window)
         note_sent(request)
+        if is_limited:
+            keep_arguments(request)
         try:
             response = await once_sent(request)
         finally:
             if getattr(request.stream, "is_started", False):
                 make_last(READ_ONCE)
+        if is_limited:
+            hear_quota(response.headers, is_refused=response.status_code >= 400)
         if response.status_code < 400:
             return sound_as(response)
         await look(response)

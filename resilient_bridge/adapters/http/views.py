@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 class URLView:
     """Scheme, host, port and query of a URL, as httpx names them: `port` is None if it is the default."""
 
-    __slots__ = ("host", "port", "query", "raw_host", "scheme")
+    __slots__ = ("host", "path", "port", "query", "raw_host", "scheme")
 
-    def __init__(self, scheme: str, host: str, port: int | None, query: str) -> None:
+    def __init__(self, scheme: str, host: str, port: int | None, query: str, path: str) -> None:
         self.scheme = scheme
+        self.path = path
         self.query = query.encode("utf-8", "surrogatepass")
         self.host = host
         self.raw_host = host.encode("utf-8", "surrogatepass")

@@ -119,7 +119,7 @@ def wrap(
             "Client",
             wrapped_http_client(
                 client,
-                calls_of(policy, "wrap.policy"),
+                calls_of(policy, "wrap.policy", of_one_request=True),
                 allow_plaintext_credentials=allow_plaintext_credentials,
             ),
         )
@@ -131,7 +131,7 @@ def wrap(
     ):
         wanted = "an object with methods, such as a client of openai; a function is decorated"
         raise config_error("wrap.client", wanted, client)
-    protecting = calls_of(policy, "wrap.policy")
+    protecting = calls_of(policy, "wrap.policy", of_one_request=sdk is not None)
     if sdk is None and methods is None:
         write = f"rb.wrap({kind.__name__}(), methods=({_a_method(client)!r},))"
         raise config_error("wrap.methods", _without_methods(kind), methods, write=write)

@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
-from ...calls.ports import States, bind, form_of, never_again, protected_for, stream_broke
+from ...calls.ports import (
+    States,
+    bind,
+    form_of,
+    keep_arguments,
+    never_again,
+    protected_for,
+    stream_broke,
+)
 from ...failure import BridgeError, config_error, stays_here
 from ..arguments import Call, check_bytes, named, permission
+from ..limit_keys import key_of_call
 from .sdks import copied, is_page, sdk_of
 from .streams import AsyncItems, Items, Proxy, has, name_of
 
@@ -60,7 +69,7 @@ class Wrapping:
     _kinds: dict[tuple[str, Any], str] = attrs.field(init=False, factory=dict[Any, str])
 
     def __attrs_post_init__(self) -> None:
-        self.states = States(self.name)
+        self.states = States(self.name, limited_by=None if self.sdk is None else key_of_call)
         if self.sdk is not None and (self.is_async or not self.sdk.async_part):
             self.bound("", is_async=self.is_async)  # an unusable policy raises here, not at a call
 
@@ -81,7 +90,7 @@ class Wrapping:
 
     def proxied(self, path: str, value: Any, owner: Any) -> Any:
         """Return the proxy of an attribute that is a call or has calls, else the attribute."""
-        key = path, type(value)
+        key = path, type(cast("object", value))
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._found(key, self._attribute_kind(path, value))
@@ -221,9 +230,10 @@ class Wrapping:
     def _awaiting(self, path: str, method: Any) -> Any:
         """Return the proxy of a method that is an async function."""
 
+        @wraps(method)  # by which the key of its adaptive limit is found
         async def begin(*args: Any, **kwargs: Any) -> Any:
             result = await method(*args, **kwargs)
-            is_stream = hasattr(type(result), "__anext__") and not is_page(result)
+            is_stream = hasattr(type(cast("object", result)), "__anext__") and not is_page(result)
             return await AsyncItems.at_first_item(result) if is_stream else result
 
         @wraps(method)
@@ -237,6 +247,7 @@ class Wrapping:
     def _blocking(self, path: str, method: Any) -> Any:
         """Return the proxy of a method that blocks."""
 
+        @wraps(method)  # by which the key of its adaptive limit is found
         def begin(*args: Any, **kwargs: Any) -> Any:
             result = method(*args, **kwargs)
             is_stream = has(result, "__next__") and not is_page(result)
@@ -305,7 +316,7 @@ class Wrapping:
         """Return the proxy of a started stream, a page, or a part of the client, else the result."""
         if isinstance(result, AsyncItems | Items):
             return result.watched(partial(self.broken_off, protected))
-        key = f"{path}()", type(result)
+        key = f"{path}()", type(cast("object", result))
         kind = self._kinds.get(key)
         if kind is None:
             is_part = self._is_part(path, result)
@@ -374,11 +385,13 @@ class Wrapping:
 async def _make_async(
     method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    keep_arguments(method, args, kwargs)
     result = method(*args, **kwargs)
     return await result if inspect.isawaitable(result) else result
 
 
 def _make(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    keep_arguments(method, args, kwargs)
     return method(*args, **kwargs)
 
 
@@ -391,7 +404,7 @@ async def _make_once_async(
 
 def _make_once(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with never_again():
-        return method(*args, **kwargs)
+        return _make(method, args, kwargs)
 
 
 _MAKERS: Final[Mapping[tuple[bool, bool], Callable[..., Any]]] = {
@@ -513,20 +526,20 @@ class Prepared:
     def __init__(
         self, wrapping: Wrapping, protected: Any, make: Callable[[], Any], made: Any = None
     ) -> None:
-        self._wrapping, self._protected, self._make = wrapping, protected, make
+        self._wrapping, self._protected, self.make = wrapping, protected, make
         self.made = made
         self._is_fresh = made is not None
 
     def shown(self) -> Any:
         """Return the object without using it."""
         if self.made is None:
-            self.made, self._is_fresh = self._make(), True
+            self.made, self._is_fresh = self.make(), True
         return self.made
 
     def fresh(self) -> Any:
         """Return an unused object, to be used now."""
         if not self._is_fresh:
-            self.made = self._make()
+            self.made = self.make()
         self._is_fresh = False
         return self.made
 

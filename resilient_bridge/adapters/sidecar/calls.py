@@ -152,7 +152,8 @@ class Calls:
             call.not_before = 0.0
             is_barred = call.unproven_losses > 0 and not self._is_still_permitted(call, session)
             is_unlisted = is_barred or (call.is_tool and self._is_durable)
-            if (is_unlisted and _is_listing(session)) or not self._limits.take(call):
+            waits = is_unlisted and _is_listing(session)
+            if waits or not (self._limits.take(call) and self._limits.starts(call, now)):
                 later.append(call)
             elif is_barred:
                 self.give_up(call, now)

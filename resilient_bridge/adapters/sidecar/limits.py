@@ -43,6 +43,7 @@ class Limits:
                     call.not_before, now + rate.reserve(now, self._options.patience)
                 )
                 call.charged.append(rate)
+                call.unstarted.append(rate)
             except ThrottledError as error:
                 _give_back(call)
                 limit = rate.settings
@@ -65,6 +66,20 @@ class Limits:
         for name in names:
             self._running[name] = self._running.get(name, 0) + 1
         call.holds = names
+        return True
+
+    def starts(self, call: Call, now: float) -> bool:
+        """Use the turns of a call that is about to be sent.
+
+        Return False, and set when it may be sent, if one came too late to be used: many came while
+        the server was away, and it is not to get all of these calls at once.
+        """
+        while call.unstarted:
+            wait = call.unstarted[0].start(now)
+            if wait > 0:
+                call.not_before = now + wait
+                return False
+            del call.unstarted[0]
         return True
 
     def free(self, call: Call) -> None:
@@ -94,4 +109,4 @@ class Limits:
 def _give_back(call: Call) -> None:
     for rate in call.charged:
         rate.cancel()
-    call.charged = []
+    call.charged, call.unstarted = [], []

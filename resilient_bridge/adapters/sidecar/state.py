@@ -126,6 +126,7 @@ class Call:
         self.has_reported = False  # we have sent progress of our own
         self.holds: list[str] = []  # the limits of which it has a slot
         self.charged: list[RateState] = []  # the rates that it was charged for
+        self.unstarted: list[RateState] = []  # of these, those whose turn it has not used
         self.has_acknowledged = False  # a listen stream was acknowledged to the client
         self.effect: Effect | None = None  # its row among the effects
         self.is_verifying = False  # a read tool was asked what became of an identical call

@@ -8,9 +8,10 @@ completely, and refused with the path of the first wrong field. Pure: no I/O, no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ import attrs
 from ...failure import Failure, StoreError
 from ...protocol.session_text import failure_fields, read_failure
 from ...stores.state_files.document import instant
+from ...stores.state_files.journal import Change
 from .journal import CallRecord, read_call
 from .workflow_fields import (
     check_names,
@@ -75,6 +77,16 @@ class PhaseCheckpoint:
     artifacts: tuple[str, ...] = ()
     checksums: Mapping[str, str] = attrs.field(converter=_as_table, default=_NONE)
     commits: tuple[str, ...] = ()
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the record as JSON data, for the file."""
+        return {
+            "phase": self.phase,
+            "completed_at": instant(self.completed_at),
+            "artifacts": list(self.artifacts),
+            "checksums": dict(self.checksums),
+            "commits": list(self.commits),
+        }
 
 
 @attrs.frozen(kw_only=True)
@@ -184,10 +196,12 @@ class WorkflowState:
 
     def noted(self, call: CallRecord) -> WorkflowState:
         """Record that a tool call begins or has ended, in place of its earlier record."""
-        return attrs.evolve(self.unnoted(call), calls=(*self.unnoted(call).calls, call))
+        others = self.unnoted(call).calls
+        return attrs.evolve(self, calls=(*others, call))
 
     def unnoted(self, call: CallRecord) -> WorkflowState:
-        return attrs.evolve(self, calls=tuple(one for one in self.calls if not one.is_same(call)))
+        others = (one for one in self.calls if one.phase != call.phase or not one.is_same(call))
+        return attrs.evolve(self, calls=tuple(others))
 
     def open_calls(self, phase: str) -> tuple[CallRecord, ...]:
         """Return the open calls of a phase: begun, without a recorded end, not to be repeated."""
@@ -265,35 +279,29 @@ class WorkflowState:
 
     def to_value(self) -> dict[str, Any]:
         """Return the state as JSON data: the fields of ccsetup's checkpoint, then ours."""
-        return {
-            "workflow": self.workflow,
-            "started_at": instant(self.started_at),
-            "phases_completed": list(self.phases_completed),
-            "current_phase": self.current_phase,
-            "checkpoints": [
-                {
-                    "phase": one.phase,
-                    "completed_at": instant(one.completed_at),
-                    "artifacts": list(one.artifacts),
-                    "checksums": dict(one.checksums),
-                    "commits": list(one.commits),
-                }
-                for one in self.checkpoints
-            ],
-            "errors": [dict(error) for error in self.errors],
-            "last_backup": None if self.last_backup is None else instant(self.last_backup),
-            "id": self.id,
-            "root": self.root,
-            "status": self.status.value,
-            "skipped": [one.to_value() for one in self.skipped],
-            "begun": self.starts,
-            "in_doubt": list(self.in_doubt),
-            "failure": None if self.failure is None else failure_fields(self.failure),
-            "saved": self.saved,
-            "warnings": list(self.warnings),
-            "calls": [one.to_value() for one in self.calls],
-            "is_adopted": self.is_adopted,
-        }
+        return {name: self._written(name) for name in _WRITTEN}
+
+    def _written(self, name: str) -> Any:
+        value, write = getattr(self, _ATTRIBUTES.get(name, name)), _WRITTEN[name]
+        if name in _LISTS:
+            return [write(item) for item in value]
+        return None if value is None else write(value)
+
+    def change_since(self, before: WorkflowState) -> Change:
+        """Return what is new in the JSON data of this state, if `before` is known."""
+        change = Change()
+        for name, write in _WRITTEN.items():
+            attribute = _ATTRIBUTES.get(name, name)
+            value, old = getattr(self, attribute), getattr(before, attribute)
+            if value is old or value == old:
+                continue
+            if name not in _LISTS:
+                change.fields[name] = self._written(name)
+                continue
+            same = takewhile(lambda pair: pair[0] is pair[1], zip(value, old, strict=False))
+            length = sum(1 for _ in same)
+            change.added[name] = length, [write(item) for item in value[length:]]
+        return change
 
     @classmethod
     def from_value(cls, value: Any) -> WorkflowState:
@@ -338,9 +346,32 @@ class WorkflowState:
             raise ValueError("current_phase: wanted the one that it halted at")
 
 
-_FIELDS: Final = {field.name for field in attrs.fields(WorkflowState)}
-# as a file names them
-_KEYS: Final = frozenset({*_FIELDS - {"starts"}, "begun", "phases_completed"})
+# the fields of a file, in its order, and what writes their values, or each item of a list
+_WRITTEN: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "workflow": str,
+    "started_at": instant,
+    "phases_completed": str,
+    "current_phase": str,
+    "checkpoints": PhaseCheckpoint.to_value,
+    "errors": dict,
+    "last_backup": instant,
+    "id": str,
+    "root": str,
+    "status": str,
+    "skipped": SkippedPhase.to_value,
+    "begun": int,
+    "in_doubt": str,
+    "failure": failure_fields,
+    "saved": lambda value: value,
+    "warnings": str,
+    "calls": CallRecord.to_value,
+    "is_adopted": bool,
+}
+_LISTS: Final = frozenset(
+    {"phases_completed", "checkpoints", "errors", "skipped", "in_doubt", "warnings", "calls"}
+)
+_ATTRIBUTES: Final = {"begun": "starts"}
+_KEYS: Final = frozenset(_WRITTEN)
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------

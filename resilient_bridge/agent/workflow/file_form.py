@@ -21,12 +21,12 @@ from ...stores.state_files.document import (
     read_json,
     write_flat,
 )
-from ...stores.state_files.state_file import StateFile
+from ...stores.state_files.journaled import JournaledFile
 from .workflow_fields import each, items, mapping, moment, optional, text, texts, wrong
 
 
-VERSION: Final = 1
-"""The version of the fields."""
+VERSION: Final = 2
+"""The version of the file: from 2 on a journal beside it has what happened since it was saved."""
 UNNAMED: Final = "unnamed"
 """The name of an adopted workflow whose file has none."""
 UNSAID: Final = "1970-01-01T00:00:00Z"
@@ -53,8 +53,8 @@ def read(data: bytes) -> Document:
 FORM: Final = Form(write=write_flat, read=read, backup=".bak")
 
 
-class WorkflowFile(StateFile):
-    """A StateFile in these forms; its backup is `<name>.bak`."""
+class WorkflowFile(JournaledFile):
+    """A state file in these forms, with a journal; its backup is `<name>.bak`."""
 
     _form = FORM
 

@@ -52,7 +52,7 @@ class CallRecord:
         )
 
     def to_value(self) -> dict[str, Any]:
-        return attrs.asdict(self)
+        return {name: getattr(self, name) for name in _NAMES}
 
 
 def digest_of(arguments: Mapping[str, Any] | str) -> str:
@@ -165,4 +165,5 @@ def read_call(value: Any, path: str) -> CallRecord:
 
 
 _PARTS: Final = 5  # exit code, stdout, stderr, seconds, whether it is truncated
-_KEYS: Final = frozenset(field.name for field in attrs.fields(CallRecord))
+_NAMES: Final = tuple(field.name for field in attrs.fields(CallRecord))
+_KEYS: Final = frozenset(_NAMES)

@@ -42,7 +42,7 @@ T = TypeVar("T")
 _LARGEST: Final = 1 << 20  # bytes of a checkpoint
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class PhaseSpec:
     """A declared phase; `run` calls its function under its policy."""
 

@@ -1,7 +1,7 @@
 """The tool calls of one run of a phase, each recorded before and after it is made.
 
-Rule: a call that may not be repeated is saved, to the file and to its backup, before it is made.
-Its result is saved before the phase gets it.
+Rule: a call that may not be repeated is recorded, in both copies of the journal, before it is made.
+Its result is recorded before the phase gets it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
         state: WorkflowState
 
-        def keep(self, state: WorkflowState, *, twice: bool = False) -> Awaitable[None]: ...
+        def keep(self, state: WorkflowState, *, synced: int = 1) -> Awaitable[None]: ...
 
 
 _LARGEST: Final = 1 << 20  # bytes of a result that is kept
@@ -95,7 +95,7 @@ class PhaseCalls:
         if call.may_repeat and not required:
             return
         try:
-            await self._keeper.keep(self._keeper.state.noted(call), twice=not call.may_repeat)
+            await self._keeper.keep(self._keeper.state.noted(call), synced=_copies(call))
         except BaseException:  # nothing was called yet
             self._keeper.state = self._keeper.state.unnoted(call)
             raise
@@ -110,9 +110,14 @@ class PhaseCalls:
             # A skipped call returns None to the phase
             value = outcome.value if outcome.failure is None else None
             ended = attrs.evolve(call, result=_written(value))
-            await self._keeper.keep(state.noted(ended), twice=not call.may_repeat)
+            await self._keeper.keep(state.noted(ended), synced=_copies(call))
         elif did_not_run or call.may_repeat:
-            await self._keeper.keep(state.unnoted(call), twice=not call.may_repeat)
+            await self._keeper.keep(state.unnoted(call), synced=_copies(call))
+
+
+def _copies(call: CallRecord) -> int:
+    """Return how many copies of the journal are flushed for a call."""
+    return 1 if call.may_repeat else 2
 
 
 def result_of(call: CallRecord) -> Any:

@@ -1,6 +1,6 @@
 """One run of a workflow: each phase is started, run, verified and saved.
 
-Rule: the start of a phase is saved before the phase runs, and its end after it was verified. A
+Rule: the start of a phase is recorded before the phase runs, and its end after it was verified. A
 failure is decided on once: the policy repeats a transient one, a corrupt or partial one is
 recovered from once; any other skips an optional phase and halts at a required one.
 """
@@ -8,6 +8,7 @@ recovered from once; any other skips an optional phase and halts at a required o
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,7 @@ from .verification import broken, check, invalid
 
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from ..tools.toolbox import Toolbox
     from .workflow_file import WorkflowStateFile
@@ -125,23 +126,31 @@ class Run:
         )
         return self.state if is_in_doubt else self.state.interrupted()
 
-    async def keep(self, state: WorkflowState, *, twice: bool = False) -> None:
-        """Set and save the state; `twice`: to the file and its backup.
+    async def keep(self, state: WorkflowState, *, synced: int = 1) -> None:
+        """Set the state and append it to the journal; `synced` as in `WorkflowStateFile.note`.
 
         Raises StoreError, with the state unchanged.
         """
+        await self._set(state, partial(self._file.note, state, synced=synced))
+
+    async def _save(self, state: WorkflowState) -> None:
+        """Set the state and save it to the file. Raises StoreError, with the state unchanged."""
+        await self._set(state, partial(self._file.save, state))
+
+    async def _set(self, state: WorkflowState, save: Callable[[], Awaitable[None]]) -> None:
         # Set before the save: concurrent saves build on it, and a cancelled save is completed.
-        before, self.state = self.state, state
+        before = self.state
+        self.state = state
         try:
             async with self._order:
-                await self._file.save(state, twice=twice)
+                await save()
         except Exception:
             if self.state is state:
                 self.state = before
             raise
 
     async def _complete(self, began: float) -> None:
-        await self.keep(self.state.ended(WorkflowStatus.COMPLETED), twice=True)
+        await self._save(self.state.ended(WorkflowStatus.COMPLETED))
         emit(
             events.WorkflowChanged(
                 workflow=self.state.workflow,
@@ -162,7 +171,9 @@ class Run:
             warned = self.state.warned(refusal.message) if spec.required else self.state
             await self._give_up(spec, refusal, warned)
             return
-        await self.keep(self.state.began(spec.name))
+        # What must not run twice must be known to have begun, also after a power cut.
+        synced = 1 if spec.idempotent is False else 0
+        await self.keep(self.state.began(spec.name), synced=synced)
         number, total, began = self._number(spec), len(self._phases), current_world().monotonic()
         emit(
             events.PhaseChanged(
@@ -189,7 +200,7 @@ class Run:
             return
         finally:
             self._under_way = None
-        await self.keep(self.state.finished(checkpoint), twice=True)
+        await self._save(self.state.finished(checkpoint))
         emit(
             events.PhaseChanged(
                 workflow=self.state.workflow,
@@ -366,7 +377,7 @@ class Run:
                     return
                 continue
             remade.update(checkpoint.artifacts)
-            await self.keep(state.warned(f"{failure.message}: it ran again"), twice=True)
+            await self._save(state.warned(f"{failure.message}: it ran again"))
             self._emit_undone(spec, failure)
 
     def _emit_undone(self, spec: PhaseSpec, failure: Failure) -> None:
@@ -408,7 +419,7 @@ class Run:
             self._recovered.add(spec.name)
             # A damaged file is overwritten; then only phases whose artifacts are gone run again.
             text = f"phase {spec.name} was done again: {failure.message}"
-            await self.keep(state.interrupted().warned(text), twice=True)
+            await self._save(state.interrupted().warned(text))
             self._emit_undone(spec, failure)
             await self._undo_what_does_not_hold()
             return
@@ -428,7 +439,7 @@ class Run:
     async def _give_up(self, spec: PhaseSpec, failure: Failure, state: WorkflowState) -> None:
         """Skip an optional phase, with a warning in the report; halt at a required one, or if it is fatal."""
         if spec.required or failure.severity is Severity.FATAL:
-            await self.keep(state.halted(spec.name, failure), twice=True)
+            await self._save(state.halted(spec.name, failure))
             emit(
                 events.WorkflowChanged(
                     workflow=state.workflow,
@@ -442,7 +453,7 @@ class Run:
             return
         marked_skipped = state.marked_skipped(spec.name, current_world().now(), str(failure))
         warning = f"skipped optional phase {spec.name}: {failure}"
-        await self.keep(marked_skipped.warned(warning), twice=True)
+        await self._save(marked_skipped.warned(warning))
         emit(
             events.PhaseChanged(
                 workflow=state.workflow,

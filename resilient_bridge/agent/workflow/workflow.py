@@ -244,7 +244,7 @@ class Workflow(TeachesNames):
             after = state.marked_skipped(marked_skipped, now, reason)
             if not is_current:  # the current phase stays the current one
                 after = attrs.evolve(state, skipped=after.skipped)
-            await self._file.save(after, twice=True)
+            await self._file.save(after)
             emit(
                 events.PhaseChanged(
                     at=now,
@@ -274,7 +274,7 @@ class Workflow(TeachesNames):
                 raise self._wrong("abort", state)
             phase = state.current_phase
             after = attrs.evolve(state.ended(WorkflowStatus.ABORTED), failure=None)
-            await self._file.save(after, twice=True)
+            await self._file.save(after)
             emit(
                 events.WorkflowChanged(
                     workflow=self._name,
@@ -359,11 +359,10 @@ class Workflow(TeachesNames):
                 f"the phases of its file, {', '.join(unknown)} among them",
                 self.phases,
             )
-        if loaded.lost:  # the last saved step may be missing: the next phase may have begun
+        if loaded.lost:  # the next phase may have begun; a backup does not even know the last end
             remaining = [name for name in self.phases if not state.is_done(name)]
-            state = attrs.evolve(
-                state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *remaining[:1])))
-            )
+            doubts = remaining[: 1 if loaded.source == "file" else 2]
+            state = attrs.evolve(state, in_doubt=tuple(dict.fromkeys((*state.in_doubt, *doubts))))
         return state, loaded
 
     def _adopted(self, state: WorkflowState) -> WorkflowState:

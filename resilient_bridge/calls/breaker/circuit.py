@@ -95,7 +95,9 @@ def _shared(store: SharedState, key: str, settings: Breaker) -> SharedCircuit:
     return SharedCircuit(key, settings, _chance, _tell, store, on_shadow=_tell_shadow)
 
 
-CIRCUITS: Final = Sort[CircuitState, Breaker]("circuit", _new_circuit, _worth, shared=_shared)
+CIRCUITS: Final = Sort[CircuitState, Breaker](
+    "circuit", _new_circuit, _worth, shared=_shared, lists_own=True
+)
 """A circuit without a key is listed under its owner's name as long as the owner keeps it."""
 
 

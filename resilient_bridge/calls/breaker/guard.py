@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...failure import RejectedError
+from ...failure import RejectedError, is_refusal
 from ..conditions import conditions
 from ..evidence import failure_in
 from ..guards import Guard, not_admitted
@@ -37,17 +37,14 @@ class BreakerGuard(Guard):
     def enter(self, attempt: CallFrame) -> Wait | None:
         operation: Any = attempt.operation
         state: CircuitState = operation.circuit
-        if state.under_way is not None:
+        if state.under_way:
             state.count_overdue(attempt.world.monotonic())
-        elif state.is_closed:
-            attempt.permit = state.era
+        if not state.is_closed:
+            self.admitted(attempt, self.asked(attempt, state.admit, attempt.world.monotonic()))
             return None
-        self.admitted(
-            attempt,
-            state.era
-            if state.is_closed
-            else self.asked(attempt, state.admit, attempt.world.monotonic()),
-        )
+        attempt.permit = state.era
+        if (under_way := state.under_way) is not None:
+            under_way[attempt] = None
         return None
 
     def admitted(self, attempt: CallFrame, permit: int) -> None:
@@ -70,16 +67,25 @@ class BreakerGuard(Guard):
         attempt.permit = None
         operation: Any = attempt.operation
         state: CircuitState = operation.circuit
-        if (state.under_way or state.overdue) and state.is_counted(attempt):
+        under_way = state.under_way
+        if (
+            (under_way is None or under_way.pop(attempt, 0) is not None)
+            and state.overdue
+            and state.is_counted(attempt)
+        ):
             return error
         if error is None:
             now = attempt.world.monotonic()
             state.succeeded(permit, now, now - attempt.started)
             return None
         failure = None if issubclass(type(error), RejectedError) else failure_in(attempt, error)
+        failure = self._of_server(attempt, failure)
         now = attempt.world.monotonic()
         state.ended(permit, attempt, now, failure, self.layer, self.named)
         return error
+
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        return circuit_of(hedge).is_closed
 
     def conditions(self) -> tuple[Any, ...]:
         return conditions(self.layer)
@@ -89,7 +95,15 @@ class BreakerGuard(Guard):
         state = circuit_of(attempt)
         if permit is not None and not state.is_counted(attempt):
             now = attempt.world.monotonic()
-            state.ended(permit, attempt, now, failure, self.layer, self.named)
+            failed = self._of_server(attempt, failure)
+            state.ended(permit, attempt, now, failed, self.layer, self.named)
+
+    def _of_server(self, attempt: CallFrame, failure: Failure | None) -> Failure | None:
+        """Return the failure as the circuit counts it: a refusal that a limit handles is none."""
+        is_limited = attempt.operation is not None and attempt.operation.plan.limit is not None
+        if failure is None or not is_limited or self.layer.on or not is_refusal(failure):
+            return failure
+        return None
 
     def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
         state = circuit_of(attempt)

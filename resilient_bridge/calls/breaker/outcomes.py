@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ...failure import REJECTED, Category, Severity, is_limited
+from ...failure import REJECTED, Category, Severity
 from ...failure.what import matches_safely, names_class
 from ...values.window import Window
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _ON_THE_WAY: Final = (Category.TRANSPORT, Category.TIMEOUT)
+_LIMITED: Final = "SYS_RATE_LIMITED"
 _ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
 
 
@@ -35,8 +36,7 @@ def verdict_of(
 
     `breaker.on` decides which failures count; without it, the categories do and `named`, the
     exception classes that the Retry beside it names. A rejection by one of our own layers never
-    left this process and says nothing about the server. Neither does a limiter that says when to
-    retry.
+    left this process and says nothing about the server. Neither does a rate limiter: its server lives.
     """
     if failure.code in REJECTED or (breaker.ignore and matches_safely(breaker.ignore, failure)):
         return "neutral"
@@ -44,7 +44,7 @@ def verdict_of(
         return "critical"
     if breaker.on:
         return "failure" if matches_safely(breaker.on, failure) else "neutral"
-    if is_limited(failure):
+    if failure.code == _LIMITED:
         return "neutral"
     if failure.category in _ON_THE_WAY or failure.retryable or names_class(named, failure):
         return "failure"

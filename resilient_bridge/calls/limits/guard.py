@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from ...failure import RejectedError
@@ -20,8 +21,10 @@ from .state import BULKHEADS, MADE, RateState
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from ...failure import Failure
+    from ...world import World
     from ..frame import CallFrame
     from ..guards import Wait
     from .state import BulkheadState, Ticket
@@ -51,6 +54,15 @@ class BulkheadGuard(Guard):
             attempt.slot = None
             state.release()
         return error
+
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        state: BulkheadState = state_for(hedge, BULKHEADS)
+        is_free = state.try_acquire()
+        hedge.slot = state if is_free else None
+        return is_free
+
+    def leave_hedge(self, hedge: CallFrame, failure: Failure | None) -> None:  # noqa: ARG002 -- as of all
+        self.leave(hedge, None)
 
 
 class _QueueSlot(SignalWait):
@@ -125,6 +137,32 @@ class RateGuard(Guard):
         except RejectedError as error:
             not_admitted(attempt, "rate_limit", state.key, error)
             raise
+        waits = _waits(state, attempt.world, wait)
+        wait = next(waits, 0.0)
         if wait <= 0:
             return None
-        return Sleeps("RateLimit", attempt.world, (wait,), state.cancel)
+        return Sleeps("RateLimit", attempt.world, chain((wait,), waits), state.cancel)
+
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        state: RateState = state_for(hedge, RATES)
+        try:
+            state.reserve(hedge.started, 0.0)
+        except RejectedError:
+            return False
+        if state.start(hedge.started) > 0:  # it has taken another turn, later
+            state.cancel()
+            state.cancel()
+            return False
+        return True
+
+    def leave_hedge(self, hedge: CallFrame, failure: Failure | None) -> None:  # noqa: ARG002 -- as of all
+        if hedge.is_rejected:  # by another layer: its turn was not used
+            state: RateState = state_for(hedge, RATES)
+            state.cancel(has_started=True)
+
+
+def _waits(state: RateState, world: World, wait: float) -> Iterator[float]:
+    """Yield the wait for a turn, and for another one as long as that came too late."""
+    while wait > 0 or (wait := state.start(world.monotonic())) > 0:
+        yield wait
+        wait = 0.0

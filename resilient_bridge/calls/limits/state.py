@@ -5,9 +5,12 @@ permit is handed over to the first waiter directly and is never free in between,
 overtakes the queue. Each waiter is woken by its own callback, called outside the lock. A waiter
 that stops waiting calls `leave`, which passes on a permit that it was handed in the same instant.
 
-A rate limit is a single number: the time at which its token bucket is full again. The bucket holds
-`calls` tokens and fills up in `per` seconds. Because no tokens are counted, nothing has to be
-refilled, and no fraction of a token gets lost.
+A rate limit is two numbers: the time at which its token bucket is full again, once with the turns
+that are taken in advance, and once with the calls that have started. The bucket holds `calls`
+tokens and fills up in `per` seconds. Because no tokens are counted, nothing has to be refilled, and
+no fraction of a token gets lost. Turns say who may wait and how long; a call starts by the second
+number: turns that come late, because the loop was blocked, and turns that others gave back would
+otherwise start more calls at once than the bucket holds.
 """
 
 from __future__ import annotations
@@ -154,19 +157,22 @@ BULKHEADS: Final = Sort[BulkheadState, "Bulkhead"](
 
 # seconds: allows for rounding, as in a hundred times a hundredth of a second
 _ROUNDING: Final = 1e-9
+# seconds: a timer is late by this much without being late
+_PUNCTUAL: Final = 1e-3
 
 
 class RateState:
     """The rate limit `key` with its `settings`; the caller passes monotonic seconds."""
 
-    __slots__ = ("__weakref__", "_full_at", "_lock", "_per", "key", "settings")
+    __slots__ = ("__weakref__", "_full_at", "_lock", "_per", "_refilled_at", "key", "settings")
 
     def __init__(self, key: str, settings: RateLimit) -> None:
         self.key = key
         self.settings = settings
         self._lock = new_lock()
-        self._full_at = -inf
-        self._per = settings.per  # the numbers that `_full_at` was made with
+        self._full_at = -inf  # with all turns that are taken
+        self._refilled_at = -inf  # with the calls that have started
+        self._per = settings.per  # the numbers that both were made with
 
     def reserve(self, now: float, max_wait: float) -> float:
         """Take the next turn and return the seconds until it comes, 0 for at once.
@@ -176,12 +182,14 @@ class RateState:
         """
         with self._lock:
             limit = self.settings
-            debt = max(0.0, self._full_at - now)
-            if limit.per != self._per:  # the used share of the bucket stays the same
-                debt, self._per = debt * limit.per / self._per, limit.per
-                self._full_at = now + debt
-            debt += limit.per / limit.calls
+            if limit.per != self._per:
+                self._rescale(now, limit.per)
+            token = limit.per / limit.calls
+            debt = max(0.0, self._full_at - now) + token
             wait = debt - limit.per
+            refilled = self._refilled_at + token - limit.per - now
+            if refilled > _PUNCTUAL:
+                wait = max(wait, refilled)
             if wait <= _ROUNDING:
                 wait = 0.0
             elif wait > max_wait + _ROUNDING:
@@ -189,14 +197,45 @@ class RateState:
             self._full_at = now + debt
             return wait
 
-    def cancel(self) -> None:
-        """Give a turn back: the next caller's comes earlier; waiting callers keep theirs."""
+    def start(self, now: float) -> float:
+        """Use the turn that has come, and return 0; or, if the bucket has no token, take another
+        one and return the seconds until that.
+
+        That is so after the loop was blocked for longer than a full bucket lasts, and where turns
+        were given back between others.
+        """
         with self._lock:
-            self._full_at -= self._per / self.settings.calls
+            limit = self.settings
+            if limit.per != self._per:
+                self._rescale(now, limit.per)
+            token = limit.per / limit.calls
+            debt = max(0.0, self._refilled_at - now) + token
+            if debt - limit.per <= _PUNCTUAL:
+                self._refilled_at = now + debt
+                return 0.0
+            self._full_at = max(self._full_at, now) + token
+            return max(self._full_at, self._refilled_at + token) - limit.per - now
+
+    def _rescale(self, now: float, per: float) -> None:
+        """Apply another span of time: the used share of the bucket stays the same."""
+        share = per / self._per
+        self._full_at = now + max(0.0, self._full_at - now) * share
+        self._refilled_at = now + max(0.0, self._refilled_at - now) * share
+        self._per = per
+
+    def cancel(self, *, has_started: bool = False) -> None:
+        """Give a turn back, also one that was used: the next caller's comes earlier; waiting
+        callers keep theirs.
+        """
+        with self._lock:
+            token = self._per / self.settings.calls
+            self._full_at -= token
+            if has_started:
+                self._refilled_at -= token
 
     def is_used(self, now: float) -> bool:
         """Return whether calls have used turns that have not come back."""
-        return self._full_at > now
+        return max(self._full_at, self._refilled_at) > now
 
     def configure(self, settings: RateLimit) -> None:
         """Apply other numbers; the used part of the bucket stays used, in proportion."""

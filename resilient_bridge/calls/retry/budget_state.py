@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _EARNS: Final = 10  # seconds that a call earns for
 _SPENDS: Final = _EARNS + 1  # seconds that a repeat counts for
 _ROUNDING: Final = 1e-9  # five calls at 0.2 are a whole repeat
+# Of all budgets: it holds for arithmetic, and each function has a budget.
+_LOCK: Final = new_lock()
 
 
 class BudgetState:
@@ -36,7 +38,6 @@ class BudgetState:
         "__weakref__",
         "_counted",
         "_earned",
-        "_lock",
         "_spent",
         "calls",
         "is_full",
@@ -47,11 +48,10 @@ class BudgetState:
 
     def __init__(self, key: str, settings: RetryBudget) -> None:
         self.key = key
-        self._lock = new_lock()
         self.calls = 0  # calls ever: never set back, so that a deposit needs no lock
         self._counted = 0  # of those, the calls before this second
         self._earned = Window(_EARNS, _EARNS)  # the counted ones, by seconds
-        self._spent = Window(_SPENDS, _SPENDS)
+        self._spent: Window | None = None  # made with the first repeat: few functions ever fail
         self.next_second_at = -inf
         self.configure(settings)
 
@@ -65,45 +65,53 @@ class BudgetState:
 
     def turn(self, now: float) -> None:
         """Begin another second; to be called before a deposit once `next_second_at` has come."""
-        with self._lock:
+        with _LOCK:
             self._begin(now)
 
     def spend(self, now: float) -> bool:
         """Return whether one more repeat is allowed; count it if so. Call it before the wait."""
-        with self._lock:
+        with _LOCK:
             if now >= self.next_second_at:
                 self._begin(now)
             budget = self.settings
             calls = self._earned.seen + self.calls - self._counted
             allowed = budget.ratio * calls + budget.floor
-            if self._spent.seen + 1 > allowed + _ROUNDING:
+            spent = self._spent or self._new_spent()
+            if spent.seen + 1 > allowed + _ROUNDING:
                 return False
-            self._spent.count()
+            spent.count()
             return True
 
     def remaining(self, now: float) -> float:
         """Return how many repeats would be allowed now; nothing is counted."""
-        with self._lock:
+        with _LOCK:
             self._begin(now)
             calls = self._earned.seen
-            return max(0.0, self.settings.ratio * calls + self.settings.floor - self._spent.seen)
+            spent = 0 if self._spent is None else self._spent.seen
+            return max(0.0, self.settings.ratio * calls + self.settings.floor - spent)
 
     def note(self, now: float) -> None:
         """Count a repeat that was allowed elsewhere."""
-        with self._lock:
+        with _LOCK:
             self._begin(now)
-            self._spent.count()
+            (self._spent or self._new_spent()).count()
 
     def take_back(self, now: float) -> None:
         """Uncount the last repeat: it was not made."""
-        with self._lock:
+        with _LOCK:
             self._begin(now)
-            self._spent.take_back()
+            if self._spent is not None:
+                self._spent.take_back()
 
     def configure(self, settings: RetryBudget) -> None:
         """Apply other numbers; the calls and repeats of the last seconds still count."""
         self.settings = settings
         self.is_full = settings.ratio == 0
+
+    def _new_spent(self) -> Window:
+        spent = self._spent = Window(_SPENDS, _SPENDS)
+        spent.turn(self.next_second_at - 0.5)  # the second that has begun, whatever time it is
+        return spent
 
     def _begin(self, now: float) -> None:
         """Start the second of `now`; an earlier `now` than the last counts as the last second."""
@@ -112,5 +120,6 @@ class BudgetState:
             self._counted += fresh
             self._earned.count(fresh)
         self._earned.turn(now)
-        self._spent.turn(now)
+        if self._spent is not None:
+            self._spent.turn(now)
         self.next_second_at = self._earned.ends

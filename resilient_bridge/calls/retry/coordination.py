@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from functools import partial
 from inspect import isawaitable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 from ...failure import Failure, ThrottledError, config_error, is_limited
@@ -159,8 +159,7 @@ class Pause:
         if self._clock is not world.monotonic or until > self.until:
             self._clock, self.until, self._seconds = world.monotonic, until, seconds
         if world.monotonic is REAL.monotonic:
-            PAUSED.difference_update([other for other in list(PAUSED) if other.until <= now])
-            PAUSED.add(self)
+            pausing(self, now)
 
     def to_go(self, world: World) -> float:
         """Return the seconds until the pause is over, 0 or less if it is."""
@@ -171,11 +170,27 @@ class Pause:
         return self._seconds * _SPREAD * world.rng.random()
 
 
-PAUSED: Final[set[Pause]] = set()
-"""The pauses in real time that may not be over.
+class Paused(Protocol):
+    """What may make calls wait in real time, until a moment: a pause, or adaptive limits."""
+
+    @property
+    def until(self) -> float:
+        """The moment, in monotonic seconds."""
+        ...
+
+
+PAUSED: Final[set[Paused]] = set()
+"""The pauses and adaptive limits in real time that may not be over.
 
 While there is none, which is nearly always, the runners check nothing else.
 """
+
+
+def pausing(one: Paused, now: float) -> None:
+    """List one that begins in real time, and drop what is over."""
+    PAUSED.difference_update([other for other in list(PAUSED) if other.until <= now])
+    PAUSED.add(one)
+
 
 NO_PAUSE: Final = Pause("")
 """The pause of a policy without a Retry, which does not specify how long its calls would wait."""

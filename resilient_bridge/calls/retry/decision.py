@@ -77,7 +77,7 @@ class Matcher:
         on: Any = retry.on
         self.retry = retry
         classes: list[Any] = [what for what in on if isinstance(what, type | Named)]
-        self.classes = tuple(classes)
+        self.classes = on if len(classes) == len(on) else tuple(classes)
         self.general = tuple(what for what in on if isinstance(what, Category | Kind))
         self.theirs = tuple(what for what in on if is_tenacity(what, "retry_base"))
         others = (*self.classes, *self.general, *self.theirs)

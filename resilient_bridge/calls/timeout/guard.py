@@ -202,8 +202,8 @@ class TimeoutGuard(Guard):
 
     __slots__ = ("timers",)
 
-    def __init__(self, layer: Timeout) -> None:
-        self.timers = tuple(timers_of("timeout", seconds) for seconds in layer.seconds)
+    def __init__(self, seconds: tuple[float, ...]) -> None:
+        self.timers = tuple(timers_of("timeout", each) for each in seconds)
 
     def enter(self, attempt: CallFrame) -> None:
         timers = self.timers
@@ -216,6 +216,12 @@ class TimeoutGuard(Guard):
 
     def _step(self, attempt: CallFrame) -> Timers:
         return self.timers[min(attempt.number, len(self.timers)) - 1]
+
+
+@lru_cache(maxsize=256)
+def timeout_guard_of(seconds: tuple[float, ...]) -> TimeoutGuard:
+    """Return the guard of all Timeouts of these durations: it holds nothing of one of them."""
+    return TimeoutGuard(seconds)
 
 
 class DeadlineGuard(Guard):

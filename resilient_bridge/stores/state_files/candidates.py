@@ -31,7 +31,9 @@ class Candidate:
 
     `is_salvageable`: it can be used if no better copy exists. `dropped` says what `orphans` took
     out of the value, `lost` what an earlier load had lost already. `is_over`: it is sound, and says
-    that there is no value. `is_outdated`: its backup is newer.
+    that there is no value. `is_outdated`: its backup is newer. `is_current`: this version of the
+    program has written it. `is_complete`: its value has all that was appended since it was written.
+    `is_from_journal`: the copy cannot be used, and its value is that of the journal.
     """
 
     path: Path
@@ -44,11 +46,14 @@ class Candidate:
     is_usable: bool = False
     is_salvageable: bool = False
     is_outdated: bool = False
+    is_current: bool = False
+    is_complete: bool = False
+    is_from_journal: bool = False
     failure: Failure
 
     @property
     def is_sound(self) -> bool:
-        return self.is_over or (self.is_usable and not self.dropped)
+        return self.is_over or (self.is_usable and not self.dropped and not self.is_from_journal)
 
     @property
     def label(self) -> str:
@@ -121,8 +126,17 @@ class Demands:
             dropped=dropped,
             lost=document.lost,
             is_usable=True,
+            is_current=document.version == self.version and not document.is_adopted,
             failure=failure,
         )
+
+    def completed(self, candidate: Candidate, value: Any) -> Candidate | None:
+        """Return a usable candidate with the value that it has now, None if the check refuses it."""
+        try:
+            value, dropped = self._accepted(value)
+        except _UnfitError:
+            return None
+        return attrs.evolve(candidate, value=value, dropped=dropped, is_complete=True)
 
     def outdated(self, main: Candidate, backup: bytes | None) -> Candidate | None:
         """Return a sound file as outdated, if its backup can be used and is newer; else None."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -20,7 +21,7 @@ from ...failure import config_error
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 FORMAT: Final = "resilient_bridge.state.1"
@@ -33,6 +34,9 @@ _KEYS: Final = {"format", "version", "saved_at", "lost", "sha256"}
 # stack left
 _DEEPEST: Final = 100
 _SHOWN: Final = 40
+# the end of what we write: all but white space is covered by the checksum
+_LAST_CHECKSUM: Final = re.compile(rb'"sha256":"([0-9a-f]{64})"\}{1,2}\s*\Z')
+_END: Final = 100  # bytes, and more than that end has
 
 
 @attrs.frozen(kw_only=True)
@@ -106,6 +110,22 @@ def _envelope(form: str, document: Document) -> dict[str, object]:
         "saved_at": document.saved_at and instant(document.saved_at),
         "lost": document.lost,
     }
+
+
+def encoded(fields: dict[str, object], values: Iterable[object]) -> str:
+    """Return fields as JSON, one line of ASCII; `values` are those of the user in it.
+
+    Raises ConfigError for a value that JSON cannot hold.
+    """
+    for value in values:
+        if problem := _problem(value):
+            raise config_error(*problem)
+    try:
+        return _encode(fields)
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; no stack left
+        raise config_error(
+            "value", "what JSON can hold", f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def _signed(body: dict[str, object], envelope: dict[str, object]) -> bytes:
@@ -187,6 +207,12 @@ def _checked(
     return document
 
 
+def identity_of(data: bytes) -> str:
+    """Return what identifies a document: its checksum, or that of the bytes of another program."""
+    found = _LAST_CHECKSUM.search(data, max(len(data) - _END, 0))
+    return found[1].decode() if found else sha256(data).hexdigest()
+
+
 @attrs.frozen(kw_only=True)
 class Form:
     """The layout of a state file: its bytes, and what its backup has behind its name."""
@@ -241,14 +267,15 @@ def _problem(value: object) -> tuple[str, str, str] | None:
             return "value", f"at most {_DEEPEST} levels", "more, or a value that holds itself"
         if isinstance(part, dict):
             for key, inner in cast("dict[object, object]", part).items():
-                if not isinstance(key, str) or not _is_text(key):
+                if not isinstance(key, str) or not (key.isascii() or _is_text(key)):
                     return _dotted(path), "keys that are text", _kind(key)
                 ahead.append((inner, (*path, key)))
         elif isinstance(part, list | tuple):
             ahead += [
                 (inner, (*path, number)) for number, inner in enumerate(cast("list[object]", part))
             ]
-        elif not _is_plain(part):
+        # a text of ASCII, the most frequent part of all, without a call
+        elif not (isinstance(part, str) and part.isascii()) and not _is_plain(part):
             return _dotted(path), "what JSON can hold", _kind(part)
     return None
 

@@ -1,6 +1,6 @@
 """A value in a file that survives crashes and damage, and reports every loss.
 
-Rule: the original changes only after its backup is safe, and each in one step. A copy that cannot
+Rule: the original changes only when its backup is safe, and each in one step. A copy that cannot
 be trusted is kept under another name before anything replaces it. What is used instead, and what is
 lost, is reported by `Loaded`, by one event, and in the log.
 """
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from ... import events
-from ...failure import Failure, StoreError, redact
+from ...failure import Failure, StoreError, config_error, redact
 from ...failure.teaching import taught
-from ...files.file_changes import keep_copy, remove, remove_leftovers, replace_atomically
+from ...files.file_changes import keep_copy, remove, remove_leftovers, replace_in_order
 from ...files.private_files import path_of, prepare_directory, read_private
 from ...locks import new_rlock
 from ...telemetry import emit
+from ...values.fields import is_count
 from ...world import current_world
 from .candidates import Candidate, Demands
 from .copies import backup_of
@@ -75,6 +76,9 @@ class StateFile:
     removed ("" for nothing), which becomes `Loaded.lost`. `migrations` maps a version to the
     function that turns its value into that of the next version.
 
+    `copies=2`: the backup has each value too, not the one before it, so damage in one of the two
+    files loses nothing that was saved. A save costs the same.
+
     Nothing is read or written before `load` or `save`. Both block until the disk has done it: in
     async code use `await asyncio.to_thread(file.save, value)`. Threads of one process may share the
     object; two processes, or two objects, must not share a path. Raises ConfigError for wrong
@@ -93,6 +97,7 @@ class StateFile:
         check: Callable[[Any], object] | None = None,
         orphans: Callable[[Any], tuple[Any, str]] | None = None,
         migrations: Mapping[int, Callable[[Any], Any]] | None = None,
+        copies: Literal[1, 2] = 1,
     ) -> None:
         self._path = path_of(path, _FIELD)
         self._backup = backup_of(self._path, self._form)
@@ -103,8 +108,12 @@ class StateFile:
             migrations=dict(migrations or {}),
             form=self._form,
         )
+        if not is_count(copies) or copies > 2:
+            raise config_error("StateFile.copies", "1 or 2", copies, write="copies=2")
+        self._copies = copies
         self._lock = new_rlock()
         self._known: tuple[bytes, ...] = ()  # the digests that the file may have by this object
+        self._saved_at: datetime | None = None  # the time of the last of these, if it has a value
 
     def __repr__(self) -> str:
         """A status line."""
@@ -127,20 +136,22 @@ class StateFile:
         `failure.executed` is MAYBE.
         """
         at = current_world().now()
-        data = self._document(value, at=at)
-        self._demands.refuse_unfit(self._form.read(data).value)
+        data = self._document(value, at)
+        self._refuse_unfit(data)
         parts: list[events.StateSetAside] = []
         try:
             with self._lock:
                 prepare_directory(self._path, _FIELD)
-                replaced_at = self._back_up(parts)
-                if (
-                    replaced_at is not None and replaced_at > at
-                ):  # by another thread, or the clock was set back
-                    data = self._document(value, at=replaced_at)
+                backup, replaced_at = self._replaced(parts)
+                # by another thread, or the clock was set back
+                if replaced_at is not None and replaced_at > at:
+                    at = replaced_at
+                    data = self._document(value, at)
                 self._known += (_digest(data),)  # a save that fails may have replaced the file
-                replace_atomically(self._path, data)
+                self._saved_at = None
+                self._replace(data, backup, value)
                 self._known = self._known[-1:]
+                self._saved_at = at
         finally:
             _tell(parts)
 
@@ -164,35 +175,54 @@ class StateFile:
         finally:
             _tell(parts)
 
-    def _back_up(self, reports: list[events.StateSetAside]) -> datetime | None:
-        """Make the current file the backup, in one step; return its time.
+    def _refuse_unfit(self, data: bytes) -> None:
+        """Raise what the check raises for the value as it will be read."""
+        self._demands.refuse_unfit(self._form.read(data).value)
 
-        A damaged file is set aside instead.
+    def _replaced(
+        self, reports: list[events.StateSetAside]
+    ) -> tuple[bytes | None, datetime | None]:
+        """Return the current content of the file, which becomes the backup, and its time.
+
+        A damaged file is set aside instead, and no backup is written.
         """
         found = read_private(self._path, _FIELD)
         if found is None:
             if self._known:
                 reports.append(_changed(self._path, []))
-            return None
+            return None, None
+        if self._saved_at is not None and _digest(found) == self._known[-1]:
+            return found, self._saved_at
         if (document := self._demands.known(found)) is not None:
             if self._is_changed(found):
                 reports.append(_changed(self._path, [keep_copy(self._path, found, "replaced")]))
-            if document.has_value:
-                replace_atomically(self._backup, found)
-            return document.saved_at
+            return found if document.has_value else None, document.saved_at
         main = self._demands.examined(self._path, found)
         copy = keep_copy(main.path, found, main.label)
         reports.append(_event(main, [copy], "the value that is being saved", "what was there"))
-        return None
+        return None, None
+
+    def _replace(self, data: bytes, backup: bytes | None, value: Any) -> None:
+        """Replace the backup, if there is a new one, then the file by the document of a value."""
+        del value  # a subclass writes it elsewhere too
+        if self._copies == 2:  # the file first: until then the backup has what is replaced
+            replace_in_order((self._path, data), (self._backup, data), counts_with=self._path)
+            return
+        changes = () if backup is None else ((self._backup, backup),)
+        replace_in_order(*changes, (self._path, data))
 
     def _load(self, reports: list[events.StateSetAside]) -> Loaded:
         prepare_directory(self._path, _FIELD)
         remove_leftovers(self._path)
         main = self._examined(self._path)
         self._known = () if main.data is None else (_digest(main.data),)
+        self._saved_at = None
         if main.is_sound and not main.is_over:
-            outdated = self._demands.outdated(main, read_private(self._backup, _FIELD))
+            second = read_private(self._backup, _FIELD)
+            outdated = self._demands.outdated(main, second)
             if outdated is None:
+                if self._copies == 2 and second != main.data:
+                    self._mend_backup(main.data or b"")
                 return Loaded(
                     value=main.value, source="file", saved_at=main.saved_at, lost=main.lost
                 )
@@ -202,6 +232,11 @@ class StateFile:
             return Loaded(value=None, source="new", lost=main.lost)
         return self._recovered(main, backup, reports)
 
+    def _mend_backup(self, data: bytes) -> None:
+        """Make the backup what the file is, unless it is of a later version."""
+        if self._examined(self._backup).failure.code != "SYS_STATE_FOREIGN":
+            replace_in_order((self._backup, data))
+
     def save_as(self, owner: Owner, value: Any) -> None:
         """Save as the owner of the file.
 
@@ -210,22 +245,28 @@ class StateFile:
         both gone, as with their directory, nobody has saved there: everything is written anew.
         """
         with self._lock:
-            try:
-                found = None if owner.check() else read_private(self._path, _FIELD)
-                if found is not None and self._is_changed(found):
-                    raise owner.superseded()
-            except StoreError as error:
-                if error.failure.code == "SESS_SUPERSEDED":
-                    owner.release()  # it writes nothing any more, and must keep nobody else out
-                raise
+            self.check_owner(owner)
             self.save(value)
+
+    def check_owner(self, owner: Owner) -> None:
+        """Raise StoreError if another process is the owner, or has saved while the lock was gone."""
+        try:
+            found = None if owner.check() else read_private(self._path, _FIELD)
+            if found is not None and self._is_changed(found):
+                raise owner.superseded()
+        except StoreError as error:
+            if error.failure.code == "SESS_SUPERSEDED":
+                owner.release()  # it writes nothing any more, and must keep nobody else out
+            raise
 
     def _is_changed(self, found: bytes | None) -> bool:
         """Return whether the file is not the one that this object wrote or loaded last."""
         return bool(self._known) and (found is None or _digest(found) not in self._known)
 
     def _examined(self, path: Path) -> Candidate:
-        return self._demands.examined(path, read_private(path, _FIELD))
+        found = self._demands.examined(path, read_private(path, _FIELD))
+        is_complete = self._copies == 2 and found.is_usable
+        return attrs.evolve(found, is_complete=True) if is_complete else found
 
     def _recovered(
         self, main: Candidate, backup: Candidate, reports: list[events.StateSetAside]
@@ -235,11 +276,12 @@ class StateFile:
         # What can be refused is refused first. Nothing is replaced before it is copied and its
         # successor is safe, so a crash at any point leaves the state before or after. What was lost
         # is written in the new files.
+        now = current_world().now()
         fresh = self._document(
             best.value if best else None,
+            max(now, best.saved_at or now) if best else now,
             has_value=best is not None,
             lost=lost,
-            at=best.saved_at if best else None,
         )
         copies = _with_copies(
             [one for one in (main, backup) if one.data is not None and not one.is_sound]
@@ -247,10 +289,11 @@ class StateFile:
         reports.append(_event(main, copies, used, lost))
         if best is None:
             remove(self._backup)
-        elif best is not backup or not best.is_sound:
-            # Else it is the only sound copy, and stays untouched.
-            replace_atomically(self._backup, fresh)
-        replace_atomically(self._path, fresh)
+            replace_in_order((self._path, fresh))
+        else:
+            # A sound backup is the only sound copy, and stays untouched.
+            is_intact = best is backup and best.is_sound
+            self._replace(fresh, None if is_intact else fresh, best.value)
         self._known = (_digest(fresh),)
         return Loaded(
             value=best.value if best else None,
@@ -261,18 +304,12 @@ class StateFile:
         )
 
     def _document(
-        self, value: Any, *, has_value: bool = True, lost: str = "", at: datetime | None = None
+        self, value: Any, at: datetime, *, has_value: bool = True, lost: str = ""
     ) -> bytes:
-        """Return the document of a value; its time is now, or `at` if that is later."""
-        now = current_world().now()
+        """Return the document of a value that is saved at this time."""
+        version = self._demands.version
         return self._form.write(
-            Document(
-                version=self._demands.version,
-                saved_at=now if at is None else max(now, at),
-                value=value,
-                has_value=has_value,
-                lost=lost,
-            )
+            Document(version=version, saved_at=at, value=value, has_value=has_value, lost=lost)
         )
 
 
@@ -297,9 +334,11 @@ def _choice(main: Candidate, backup: Candidate) -> tuple[Source, Candidate | Non
         return "salvaged", main, "the file without its orphans", _joined(main.dropped, main.lost)
     if backup.is_usable:
         time = "a time that cannot be read" if backup.saved_at is None else instant(backup.saved_at)
-        later = "" if main.is_outdated else f"what was saved after {time}"
+        is_all = main.is_outdated or backup.is_complete
+        later = "" if is_all else f"what was saved after {time}"
         lost = _joined(later, backup.dropped, backup.lost)
-        return "backup", backup, f"the backup of {time}", lost
+        used = "the journal" if backup.is_from_journal else f"the backup of {time}"
+        return "backup", backup, used, lost
     for one, name in ((main, "file"), (backup, "backup")):
         if one.is_salvageable:
             lost = "perhaps a part: the checksum is wrong, and the check lets the value pass"

@@ -8,6 +8,7 @@ from resilient_bridge.errors import Executed
 from tests.adapters.sidecar.harness import (
     DIED,
     Harness,
+    away,
     outcome,
     ready,
     result_text,
@@ -265,6 +266,24 @@ def test_a_call_that_was_never_sent_costs_no_turn():
     client.call(3, "order")
     harness.wait(10)
     assert len(harness.got("tools/call")) == 2
+
+
+def test_calls_that_waited_for_a_server_start_no_faster_than_their_rate():
+    """Their turns came while it was away: two are sent when it is back, and then one each half a second."""
+    from resilient_bridge import RateLimit
+
+    rates = {"order": RateLimit(calls=2, per=1), "*": RateLimit(calls=100, per=1)}
+    harness, client = ready(rates=rates, patience=120)
+    away(harness)
+    for number in range(1, 7):
+        client.call(number, "order")
+    harness.wait(20)
+    harness.open_now()
+    sent = [len(harness.got("tools/call"))]
+    for _ in range(5):
+        harness.wait(0.5)
+        sent.append(len(harness.got("tools/call")))
+    assert sent == [2, 3, 4, 5, 6, 6]
 
 
 def test_a_slot_is_passed_back_however_a_call_ends():

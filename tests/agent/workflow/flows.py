@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from resilient_bridge.agent import Workflow
-from tests.internals.agent import VERSION, WorkflowFile
+from tests.internals.agent import WorkflowStateFile
+from tests.internals.stores import Document, write_flat
+
+
+FILES = ("state.json", "state.json.bak", "state.json.journal", "state.json.journal.bak")
 
 
 class Flow:
@@ -60,23 +65,29 @@ def damage(path: Path, data: bytes = b"\0" * 100) -> None:
     path.write_bytes(data)
 
 
+@contextmanager
+def without(path: Path):
+    """Take a file away for a while."""
+    aside = path.with_name("taken-away")
+    path.rename(aside)
+    yield
+    aside.rename(path)
+
+
 def value_in(path: Path) -> dict:
-    """The fields of a state file, ours and those of ccsetup's format, without the envelope beside them."""
-    value = json.loads(path.read_text())
-    del value["resilient_bridge"]
-    return value
+    """The fields of a state file with what its journal says, without the envelope beside them."""
+    return WorkflowStateFile(path)._file.current(path.read_bytes())[0]
 
 
-def write_value(path: Path, value: dict, *, version: int = VERSION) -> None:
-    """Write a state file that says this."""
-    file = WorkflowFile(path.with_name("again.json"), version=version)
-    file.save(value)
-    path.with_name("again.json").rename(path)
+def write_value(path: Path, value: dict, *, version: int = 1) -> None:
+    """Write a state file that says this; one of version 1 is no less for having no journal."""
+    document = Document(version=version, saved_at=datetime.now(UTC), value=value)
+    path.write_bytes(write_flat(document))
 
 
 def died_in(root, phase, *, starts=1):
     """What a process that was killed inside of that phase leaves in the file and in its backup."""
-    for name in ("state.json", "state.json.bak"):
+    for name in ("state.json.bak", "state.json"):
         value = value_in(root / name)
         done = [one for one in value["checkpoints"] if one["phase"] < phase]
         value.update(

@@ -17,7 +17,7 @@ import attrs
 
 from resilient_bridge.agent import WorkflowStatus
 from tests.internals.agent import VERSION, WorkflowState
-from tests.internals.stores import InvalidDocumentError, instant, read_flat
+from tests.internals.stores import InvalidDocumentError, history_of, identity_of, instant, read_flat
 
 
 _DEATHS = 3
@@ -31,9 +31,13 @@ class Copy:
     document: object = None
     state: WorkflowState | None = None
     is_sound: bool = False
+    is_complete: bool = False
+    """Its journal belongs to it, and the state is what both say."""
+    is_without: bool = False
+    """It should have a journal, and has none, or not all of it."""
 
 
-def _read(path):
+def _read(path, main):
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -43,12 +47,28 @@ def _read(path):
     except InvalidDocumentError as error:
         document, is_sound = error.document, False
     state = None
-    if document is not None and document.version == VERSION and document.has_value:
+    if document is not None and document.version in (1, VERSION) and document.has_value:
         try:
             state = WorkflowState.from_value(document.value)
         except ValueError:
             is_sound = False
-    return Copy(is_there=True, document=document, state=state, is_sound=is_sound)
+    copy = Copy(is_there=True, document=document, state=state, is_sound=is_sound)
+    if not is_sound or state is None:
+        return copy
+    history = _history(main)
+    if not history.is_of(identity_of(data)):
+        return attrs.evolve(copy, is_without=document.version == VERSION)
+    return attrs.evolve(
+        copy,
+        state=WorkflowState.from_value(history.value),
+        is_complete=history.is_whole,
+        is_without=not history.is_whole,
+    )
+
+
+def _history(main):
+    journals = (main.with_name(f"{main.name}.journal{more}") for more in ("", ".bak"))
+    return history_of([one.read_bytes() if one.exists() else b"" for one in journals])
 
 
 def _changed(root, name, checksum):
@@ -73,7 +93,8 @@ class Judge:
 
     def look(self, *, resumes=False):
         """Before a life; `resumes`: it goes on after a halt."""
-        file, backup = _read(self.path), _read(self.path.with_name(f"{self.path.name}.bak"))
+        file = _read(self.path, self.path)
+        backup = _read(self.path.with_name(f"{self.path.name}.bak"), self.path)
         state, lost = file.state, ""
         if (
             file.is_sound and state is None and not backup.is_there
@@ -84,6 +105,8 @@ class Judge:
             self.is_forgotten |= self.path.with_name(f"{self.path.name}.owner").exists()
         elif not file.is_sound or state is None:
             state, lost = self._instead(file, backup)
+        elif file.is_without:
+            lost = "what was recorded after"
         if lost:  # with the state, its warnings are lost
             self.lost, self.phases = lost, set()
         if state is not None and (state.status is not WorkflowStatus.HALTED or resumes):
@@ -92,7 +115,11 @@ class Judge:
     def _instead(self, file, backup):
         """Which state is used, and the words for what is lost by that."""
         if backup.is_sound and backup.state is not None:
-            return backup.state, f"what was saved after {instant(backup.document.saved_at)}"
+            later = f"what was saved after {instant(backup.document.saved_at)}"
+            return backup.state, "" if backup.is_complete else later
+        history = _history(self.path)
+        if history.value is not None and history.is_whole:
+            return WorkflowState.from_value(history.value), ""
         for one in (file, backup):
             if one.state is not None:
                 return one.state, "perhaps a part: the checksum is wrong"

@@ -20,6 +20,7 @@ from pathlib import Path
 import resilient_bridge as rb
 from resilient_bridge.agent import Toolbox
 from tests.internals.agent import WorkflowStateFile, runner, verification, workflow
+from tests.internals.stores import JournaledFile, journaled
 
 
 LEDGER = ".ledger"
@@ -63,7 +64,10 @@ class Points:
 def live(program, reported):
     """One life, in this process; what it came to."""
     points = Points(reported["kill_at"])
+    points.around(WorkflowStateFile, "_note")
     points.around(WorkflowStateFile, "_save")
+    points.around(journaled, "append")
+    points.around(JournaledFile, "_replace")
     points.around(Toolbox, "call")
     points.around(runner, "measure")
     points.around(verification, "problems")

@@ -1,7 +1,7 @@
 """Any sequence of crashes and damage, in one process: it ends completed with the right artifacts, or halted with a report; never silently.
 
-A crash is an exception that nothing here catches, at the n-th step of a life: before or after a save, inside of a phase. Nothing that
-the runner does on its way out reaches the disk then, as after SIGKILL.
+A crash is an exception that nothing here catches, at the n-th step of a life: before or after a file is replaced or a line is appended,
+inside of a phase. Nothing that the runner does on its way out reaches the disk then, as after SIGKILL.
 """
 
 from __future__ import annotations
@@ -17,13 +17,20 @@ from hypothesis import strategies as st
 
 from resilient_bridge.agent import Workflow, WorkflowStatus
 from tests.agent.workflow.judge import Judge
-from tests.internals.agent import WorkflowStateFile
+from tests.internals.files import file_changes
+from tests.internals.stores import journaled, state_file
 from tests.samples import IS_ALL
 from tests.stores.faulty_disk import FaultyDisk, insert
 
 
 NAMES = ("a", "b", "c", "d")
-FILES = ("state.json", "state.json.bak", *(f"{name}.txt" for name in NAMES))
+FILES = (
+    "state.json",
+    "state.json.bak",
+    "state.json.journal",
+    "state.json.journal.bak",
+    *(f"{name}.txt" for name in NAMES),
+)
 
 
 class CrashError(BaseException):
@@ -96,16 +103,27 @@ def world(monkeypatch):
     """Makes worlds whose saves are steps."""
     insert(monkeypatch, FaultyDisk(fsync=lambda handle: None))
     made, current = [], []
-    save = WorkflowStateFile._save
 
-    def stepped(state_file, state):
-        if current[-1].is_dead:  # whatever is done on the way out
-            return
-        current[-1].step()
-        save(state_file, state)
-        current[-1].step()
+    def stepped(function):
+        def step(*positional, **named):
+            if current[-1].is_dead:  # whatever is done on the way out
+                raise CrashError
+            current[-1].step()
+            function(*positional, **named)
+            current[-1].step()
 
-    monkeypatch.setattr(WorkflowStateFile, "_save", stepped)
+        return step
+
+    # a replacement of one file, because a crash may come between two of them
+    replace = stepped(file_changes.replace_in_order)
+
+    def in_steps(*changes):
+        for change in changes:
+            replace(change)
+
+    for module in (journaled, state_file):
+        monkeypatch.setattr(module, "replace_in_order", in_steps)
+    monkeypatch.setattr(journaled, "append", stepped(file_changes.append))
 
     def make():
         root = Path(tempfile.mkdtemp(prefix="flow-"))
@@ -136,7 +154,7 @@ def harm(root, name, how):
 HARMS = st.lists(
     st.tuples(st.sampled_from(FILES), st.sampled_from(["remove", "cut", "flip"])), max_size=2
 )
-LIVES = st.lists(st.tuples(st.integers(1, 24), HARMS), max_size=6)
+LIVES = st.lists(st.tuples(st.integers(1, 60), HARMS), max_size=6)
 
 
 @pytest.mark.crash
@@ -149,7 +167,7 @@ LIVES = st.lists(st.tuples(st.integers(1, 24), HARMS), max_size=6)
 )
 @given(lives=LIVES)
 @example(
-    lives=[(6, []), (13, [("state.json", "remove")]), (1, [])]
+    lives=[(20, []), (31, [("state.json", "remove")]), (1, [])]
 )  # dies after a backup was used, before the first save
 def test_any_sequence_of_crashes_and_damage(world, lives):
     """The state is readable after each life; at most one of completed and halted; what must not run twice does so only by a person's word.

@@ -95,16 +95,16 @@ async def test_warnings_of_concurrent_calls_are_all_saved(tmp_path, monkeypatch)
     """A phase may do several things at once, each with a warning and a checkpoint; none takes another's place."""
     flow = Flow(tmp_path).build()
     workflow_file = flow.flow._file
-    plain, last = workflow_file._save, threading.Event()
+    plain, last = workflow_file._note, threading.Event()
 
-    def overtaken(state):
+    def overtaken(state, synced):
         if len(state.warnings) == 1:
             last.wait(0.1)  # if it could be overtaken, it would be
-        plain(state)
+        plain(state, synced)
         if state.saved is not None:
             last.set()
 
-    monkeypatch.setattr(workflow_file, "_save", overtaken)
+    monkeypatch.setattr(workflow_file, "_note", overtaken)
 
     rows = []
 
@@ -342,13 +342,15 @@ async def test_a_directory_that_holds_the_state_file_can_be_an_artifact(tmp_path
     assert (await other.run()).is_completed
 
 
-async def test_it_leaves_three_files_beside_what_the_phases_made(tmp_path):
-    """The state, its backup and the lock, also of a run that was cancelled."""
+async def test_it_leaves_five_files_beside_what_the_phases_made(tmp_path):
+    """The state, its journal, their backups and the lock, also of a run that was cancelled."""
     flow = Flow(tmp_path).build()
     flow.acts["b"] = stay
     await cancelled(await started(flow, until="ab"))
     remaining = {path.name for path in tmp_path.iterdir()} - {"a.txt", "b.txt"}
-    assert remaining == {"state.json", "state.json.bak", "state.json.owner"}
+    assert remaining == {
+        "state.json", "state.json.bak", "state.json.journal", "state.json.journal.bak", "state.json.owner",
+    }  # fmt: skip
 
 
 # ---- arguments ------------------------------------------------------------------------------------------------------

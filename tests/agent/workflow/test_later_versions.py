@@ -13,7 +13,7 @@ FILE, BACKUP = "state.json", "state.json.bak"
 VERBS = ("run", "resume", "skip", "abort", "status")
 
 
-def later(root, *names, version=2):
+def later(root, *names, version=3):
     """Make these files ones of a later version, which knows more than we do."""
     for name in names:
         value = value_in(root / name)
@@ -54,7 +54,7 @@ async def test_a_state_of_a_later_version_is_refused_and_not_touched(tmp_path, n
     assert failure.code == "SYS_STATE_FOREIGN"
     assert (
         failure.message
-        == f"{tmp_path / names[0]}: wanted version 1 of a state document, got version 2"
+        == f"{tmp_path / names[0]}: wanted version 2 of a state document, got version 3"
     )
     assert (flow.ran, snapshot(tmp_path), heard) == ([], before, [])
 
@@ -96,8 +96,8 @@ async def test_a_number_in_a_damaged_file_is_no_version(tmp_path):
     """A flipped bit makes a 3 of the 2: the checksum says that it is damage, and the backup is used."""
     await Flow(tmp_path).build().flow.run()
     data = (tmp_path / FILE).read_bytes()
-    assert b'"version":1' in data
-    (tmp_path / FILE).write_bytes(data.replace(b'"version":1', b'"version":2'))
+    assert b'"version":2' in data
+    (tmp_path / FILE).write_bytes(data.replace(b'"version":2', b'"version":3'))
     flow = Flow(tmp_path).build()
     report = await flow.flow.run()
     assert (report.is_completed, flow.ran) == (True, [])
@@ -130,5 +130,5 @@ def test_the_command_says_so_in_one_line(tmp_path, capsys, verb):
         before = snapshot(tmp_path)
         code, out, err = call(capsys, (verb, path))
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert f"{tmp_path / FILE}: wanted version 1 of a state document, got version 2" in err
+    assert f"{tmp_path / FILE}: wanted version 2 of a state document, got version 3" in err
     assert snapshot(tmp_path) == before

@@ -376,7 +376,7 @@ async def test_nothing_runs_that_cannot_be_saved(tmp_path, monkeypatch):
     def refuse(*_):
         raise StoreError(rb.Failure.of("SYS_STORE_UNAVAILABLE", "the disk is full"))
 
-    monkeypatch.setattr("resilient_bridge.stores.state_files.state_file.replace_atomically", refuse)
+    monkeypatch.setattr("resilient_bridge.stores.state_files.journaled.replace_in_order", refuse)
     with pytest.raises(StoreError):
         await flow.flow.run()
     assert flow.ran == []

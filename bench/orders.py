@@ -1,0 +1,232 @@
+"""X19: seeded orders of tasks find races, and many worlds a second, beside simloop and asyncio's own order.
+
+    python bench/orders.py [ROUNDS]
+
+Three tables. How many orders of five tasks 40 seeds try: at least 30. In how many of 40 seeds each planted race (_races.py) is found: every
+one in at least one, and none in a program that holds. How long a world takes: at most a fifth of simloop's. simloop needs Python 3.12;
+without it its columns are empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from _measure import Samples, rounds_asked, table
+from _races import MUTANTS, PROGRAMS, Program, broken
+
+from resilient_bridge.testing import SimulationError, simulate
+
+
+try:
+    from simloop import explore
+except ImportError:
+    explore = None
+
+SEEDS = range(40)
+ORDERS, SPEED = 30, 5
+OTHERS = ("simloop",)
+logging.disable()
+
+
+def ours(orders: Any) -> Callable[[Any, int], Any]:
+    """A runner of one world: what the program returns; AssertionError if it does not hold."""
+    return lambda program, seed: simulate(program, server=None, seed=seed, orders=orders)
+
+
+def theirs(program: Any, seed: int, policy: str = "random") -> Any:
+    """The same under simloop, through its public door."""
+    returned: list[Any] = []
+
+    async def main() -> None:
+        returned.append(await program())
+
+    report = explore(main, [seed], policy=policy)
+    if report is not None:
+        raise report.exception
+    return returned[0]
+
+
+RUNNERS: dict[str, Callable[[Any, int], Any]] = {
+    "seeded": ours("seeded"),
+    "pct": ours("pct"),
+    "fifo": ours("fifo"),
+}
+if explore is not None:
+    RUNNERS |= {
+        "simloop": theirs,
+        "simloop pct": lambda program, seed: theirs(program, seed, "pct"),
+    }
+
+
+# ---- orders -----------------------------------------------------------------------------------------------------
+
+
+async def started() -> tuple[int, ...]:
+    """The order in which five tasks start."""
+    seen: list[int] = []
+
+    async def one(number: int) -> None:
+        seen.append(number)
+
+    await asyncio.gather(*map(one, range(5)))
+    return tuple(seen)
+
+
+async def slept() -> tuple[int, ...]:
+    """The order in which five tasks wake that have slept until one instant."""
+    seen: list[int] = []
+
+    async def one(number: int) -> None:
+        await asyncio.sleep(1)
+        seen.append(number)
+
+    await asyncio.gather(*map(one, range(5)))
+    return tuple(seen)
+
+
+async def woken() -> tuple[int, ...]:
+    """The order in which five tasks go on that wait for one event."""
+    seen, event = [], asyncio.Event()
+
+    async def one(number: int) -> None:
+        await event.wait()
+        seen.append(number)
+
+    tasks = [asyncio.create_task(one(number)) for number in range(5)]
+    await asyncio.sleep(1)
+    event.set()
+    await asyncio.gather(*tasks)
+    return tuple(seen)
+
+
+def orders_tried() -> list[list[str]]:
+    """A row for each way to be ready: how many different orders 40 seeds try."""
+    return [
+        [program.__name__, *(str(len({run(program, seed) for seed in SEEDS})) for run in RUNNERS.values())]
+        for program in (started, slept, woken)
+    ]  # fmt: skip
+
+
+# ---- races ------------------------------------------------------------------------------------------------------
+
+
+def found_in(program: Program, run: Callable[[Any, int], Any]) -> int:
+    """In how many of the seeds the program does not hold."""
+    found = 0
+    for seed in SEEDS:
+        try:
+            run(program, seed)
+        except SimulationError:
+            raise
+        except AssertionError:
+            found += 1
+    return found
+
+
+def races_found() -> list[list[str]]:
+    """A row for each race; the programs of mutants first without their fault, where they have to hold."""
+    rows = []
+    for program in (*PROGRAMS, *MUTANTS):
+        with broken(program):
+            counts = [str(found_in(program, run)) for run in RUNNERS.values()]
+        unbroken = ""
+        if program in MUTANTS:
+            unbroken = str(sum(found_in(program, run) for run in RUNNERS.values()))
+        rows.append([program.__name__.replace("_", " "), *counts, unbroken])
+    return rows
+
+
+# ---- speed ------------------------------------------------------------------------------------------------------
+
+
+async def small() -> None:
+    """Five tasks that sleep."""
+    await slept()
+
+
+async def middle() -> None:
+    """Ten producers and ten consumers of a queue, 300 items."""
+    queue: asyncio.Queue[int] = asyncio.Queue(5)
+
+    async def produce() -> None:
+        for n in range(30):
+            await queue.put(n)
+            await asyncio.sleep(0.01)
+
+    async def consume() -> None:
+        for _ in range(30):
+            await queue.get()
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(produce() for _ in range(10)), *(consume() for _ in range(10)))
+
+
+async def wide() -> None:
+    """Five hundred tasks at once, twenty timers each."""
+
+    async def one(n: int) -> None:
+        for step in range(20):
+            await asyncio.sleep((n + step) % 7 / 10)
+
+    await asyncio.gather(*map(one, range(500)))
+
+
+WORLDS = {small: 40, middle: 4, wide: 1}
+
+
+def times(rounds: int) -> dict[Any, Samples]:
+    """Milliseconds a world, of each program and runner, in shuffled rounds."""
+    rng, measured = random.Random(1), {program: Samples() for program in WORLDS}
+    for number in range(rounds + 1):
+        cases = [(program, name) for program in WORLDS for name in RUNNERS if "pct" not in name]
+        rng.shuffle(cases)
+        for program, name in cases:
+            worlds, run = WORLDS[program], RUNNERS[name]
+            began = time.process_time()
+            for seed in range(worlds):
+                run(program, number * worlds + seed)
+            if number:
+                spent = (time.process_time() - began) / worlds * 1e3
+                measured[program].setdefault(name, []).append(spent)
+    return measured
+
+
+def main(rounds: int) -> None:
+    """Print the tables, and which goals hold."""
+    tried = orders_tried()
+    table("Orders of five tasks that 40 seeds try", ["five tasks have", *RUNNERS], tried, OTHERS)
+    found = races_found()
+    table(
+        "Races, and in how many of 40 seeds each is found",
+        ["race", *RUNNERS, "unbroken"],
+        found,
+        OTHERS,
+    )
+    measured = times(rounds)
+    names = [name for name in RUNNERS if "pct" not in name]
+    rows = []
+    for program, samples in measured.items():
+        ratio = f"{samples.ratio('simloop', 'seeded'):.1f}" if explore else ""
+        low = [f"{samples.low(name):.2f}" for name in names]
+        rows.append([(program.__doc__ or "").strip(), *low, ratio])
+    table("Milliseconds of CPU a world", ["world", *names, "simloop / seeded"], rows, OTHERS)
+    goals = {
+        f"at least {ORDERS} of 40 seeds differ": all(int(n) >= ORDERS for row in tried for n in row[1:3]),
+        "every race is found by seeded": all(int(row[1]) for row in found),
+        "none is found in fifo, or unbroken": all(row[3] == "0" and row[-1] in {"", "0"} for row in found),
+    }  # fmt: skip
+    if explore:
+        goals[f"at least {SPEED} times simloop's worlds a second"] = all(
+            samples.ratio("simloop", "seeded") >= SPEED for samples in measured.values()
+        )
+    for goal, holds in goals.items():
+        print(f"{goal}: {'holds' if holds else 'missed'}")
+
+
+if __name__ == "__main__":
+    main(rounds_asked(5))

@@ -1,0 +1,300 @@
+"""The adaptive limits of one owner: one for each key, made by the first refusal of a call of that key.
+
+Until then a call is only noted as in flight, and its key is not computed: with the first refusal
+those of all calls in flight are, because half of them is what may run from then on.
+
+Rule: one lock for all limits of an owner; waiting calls are woken outside of it. A limit belongs to
+the clock by which it was made, so that one of a test in virtual time has no effect in real time. At
+most 512 are kept, and none is dropped while a call waits for it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from weakref import WeakSet
+
+from ...locks import new_rlock
+from ..registry import InUse, Sort
+from .machine import FORGOTTEN_AFTER, Machine, Ticket
+
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable
+
+    from ...failure import Failure
+    from ..registry import States
+    from .value import AdaptiveLimit
+
+
+MOST: Final = 512
+"""The most limits of one owner that are kept."""
+WATCH: Final = 2
+"""Waiting calls that watch the time: the second is there in case that the first is stuck."""
+_SHARED_FOR: Final = 30.0
+"""Seconds after a success or a refusal of another limit for which the room counts as shared with it."""
+
+
+Change: TypeAlias = Literal["", "began", "lowered", "exhausted", "recovered"]
+"""What an end of a call has changed about its limit."""
+
+
+class Limit(Machine):
+    """One limit with its key, the last refusal, and who watches the time for it."""
+
+    __slots__ = ("key", "last", "watch_at", "watching")
+
+    def __init__(self, key: Hashable, at_once: float, now: float, settings: AdaptiveLimit) -> None:
+        super().__init__(
+            at_once, now, least=settings.least, most=settings.most, patience=settings.patience
+        )
+        self.key = key
+        self.last: Failure | None = None
+        self.watching: list[Ticket] = []  # the first of the queue, and the time they wait for
+        self.watch_at = inf
+
+
+class Limits:
+    """The limits of the owner `key`, with the numbers of its `settings`."""
+
+    __slots__ = (
+        "__weakref__", "_lock", "_other", "by_key", "clock", "flying", "key", "settings", "until",
+    )  # fmt: skip
+
+    def __init__(self, key: str, settings: AdaptiveLimit) -> None:
+        self.key = key
+        self.settings = settings
+        self.clock: Any = None  # of the world in which it is used
+        self.until = -inf  # by the real clock: until then some limit is in force
+        # The calls in flight that began while none of their key was limited, each with its layer,
+        # which knows its key.
+        self.flying: dict[Any, Any] = {}
+        self.by_key: OrderedDict[Hashable, Limit] = OrderedDict()
+        self._lock = new_rlock()
+        self._other: Limits | None = None
+        MADE.add(self)
+
+    def of(self, clock: object) -> Limits:
+        """Return the limits by this clock: those of a test's world are others."""
+        if self.clock is clock:
+            return self
+        with self._lock:
+            if self.clock is None:
+                self.clock = clock
+                return self
+            if self._other is None or self._other.clock is not clock:
+                self._other = Limits(self.key, self.settings)
+                self._other.clock = clock
+            return self._other
+
+    def configure(self, settings: AdaptiveLimit) -> None:
+        """Apply other numbers; what was learnt stays."""
+        self.settings = settings
+        with self._lock:
+            for limit in self.by_key.values():
+                limit.configure(
+                    least=settings.least, most=settings.most, patience=settings.patience
+                )
+
+    @property
+    def in_force(self) -> bool:
+        """Whether some call may have to wait."""
+        return bool(self.by_key) or self.settings.start is not None
+
+    # ---- calls ----------------------------------------------------------------------------------
+
+    def find(self, key: Hashable, now: float) -> Limit | None:
+        """Return the limit of a key, None if there is none."""
+        with self._lock:
+            limit = self.by_key.get(key)
+            if limit is not None and limit.is_unused(now):
+                limit = None
+            if limit is None:
+                self._forget(now)
+                start = self.settings.start
+                return None if start is None else self._made(key, start, now)
+            self.by_key.move_to_end(key)
+            return limit
+
+    def enter(self, limit: Limit, ticket: Ticket, now: float) -> bool:
+        """Return whether a call need not wait: it has a place, or has to give up.
+
+        If not, it is not in the queue yet: the short path of the engine takes no wait.
+        """
+        with self._lock:
+            limit.join(ticket, now)
+            over = limit.step(now)
+            if not ticket.ended:
+                limit.queue.remove(ticket)
+        self._wake(limit, over, now)
+        return bool(ticket.ended)
+
+    def join(self, limit: Limit, ticket: Ticket, now: float) -> None:
+        """Wait in the queue."""
+        with self._lock:
+            limit.join(ticket, now)
+
+    def advance(self, limit: Limit, now: float, asking: Ticket | None = None) -> float:
+        """Wake the calls whose wait is over; return when to do that again.
+
+        The first two of the queue watch the time: they are woken if they have to watch another one,
+        unless it is the one that is `asking`.
+        """
+        with self._lock:
+            over = limit.step(now)
+            at = limit.next_at(now)
+            first = limit.queue[:WATCH]
+            is_known = first == limit.watching and at >= limit.watch_at
+            limit.watching, limit.watch_at = first, at
+        self._wake(limit, over, now)
+        for ticket in () if is_known else first:
+            if ticket.wake is not None and ticket is not asking:
+                ticket.wake()
+        return at
+
+    def leave(self, limit: Limit, ticket: Ticket, now: float) -> None:
+        """Stop waiting, or give a permit back unused."""
+        with self._lock:
+            limit.leave(ticket, now)
+        self.advance(limit, now)
+
+    def succeeded(self, limit: Limit, ticket: Ticket, now: float) -> Change:
+        """Count a success, and give the permit back; return what has changed."""
+        with self._lock:
+            was_exhausted = limit.is_exhausted
+            if not ticket.has_permit:
+                limit.earlier_ended(now)
+            limit.succeeded(ticket, now)
+        self.advance(limit, now)
+        return "recovered" if was_exhausted else ""
+
+    def released(self, limit: Limit, ticket: Ticket, now: float) -> None:
+        """Give a permit back after an end that says nothing about the limit."""
+        with self._lock:
+            if not ticket.has_permit:
+                limit.earlier_ended(now)
+            limit.released(ticket, now)
+        self.advance(limit, now)
+
+    def refused(  # noqa: PLR0917 -- what is known of a refusal
+        self,
+        limit: Limit,
+        ticket: Ticket,
+        now: float,
+        failure: Failure,
+        wait: float | None,
+        rng: random.Random,
+    ) -> Change:
+        """Count a refusal, give the permit back, and shut the door; return what has changed."""
+        with self._lock:
+            before = limit.at_once, limit.spacing
+            is_first, was_exhausted = not limit.refused, limit.is_exhausted
+            if not ticket.has_permit:
+                limit.earlier_ended(now)
+            limit.last = failure
+            others = self._others(limit, now)
+            limit.refuse(ticket, now, wait, rng, bool(others))
+            if limit.is_starved:
+                for other in others:
+                    other.make_room(now)
+            self.until = now + FORGOTTEN_AFTER
+            is_lowered = (limit.at_once, limit.spacing) != before
+        self.advance(limit, now)
+        if limit.is_exhausted and not was_exhausted:
+            return "exhausted"
+        return "began" if is_first else "lowered" if is_lowered else ""
+
+    def heard(self, limit: Limit, wait: float, now: float) -> None:
+        """Shut the door for so long, because a header says that nothing is left until then."""
+        with self._lock:
+            limit.heard(wait, now)
+
+    def first_refused(self, key: Hashable, in_flight: int, now: float) -> Limit:
+        """Return the limit that begins with a first refusal, of one of so many calls in flight."""
+        with self._lock:
+            limit = self.by_key.get(key)
+            if limit is None or limit.is_unused(now):
+                limit = self._made(key, in_flight / 2, now)
+                limit.earlier = in_flight
+                limit.began_with_calls()
+            return limit
+
+    def _made(self, key: Hashable, at_once: float, now: float) -> Limit:
+        if len(self.by_key) >= MOST:
+            unused = (each for each, limit in self.by_key.items() if not limit.queue)
+            dropped = next(unused, None)
+            if dropped is not None:
+                del self.by_key[dropped]
+        limit = self.by_key[key] = Limit(key, at_once, now, self.settings)
+        return limit
+
+    def _forget(self, now: float) -> None:
+        """Drop what is forgotten, so that calls of other keys need not ask for theirs."""
+        for key in [key for key, limit in self.by_key.items() if limit.is_unused(now)]:
+            del self.by_key[key]
+
+    def _others(self, limit: Limit, now: float) -> list[Limit]:
+        """Return the other limits of the same credential that are in use, so that they share its room."""
+        mine = _credential(limit.key)
+        return [
+            other
+            for other in self.by_key.values()
+            if other is not limit
+            and _credential(other.key) == mine
+            and now - max(other.succeeded_at, other.refused_at) < _SHARED_FOR
+        ]
+
+    def _wake(self, limit: Limit, over: Iterable[Ticket], now: float) -> None:
+        for ticket in over:
+            if ticket.wake is not None and ticket.wake() is False:  # its event loop is closed
+                self.leave(limit, ticket, now)
+
+    # ---- what it shows --------------------------------------------------------------------------
+
+    def in_use(self, now: float) -> list[Limit]:
+        """Return the limits that are not forgotten."""
+        with self._lock:
+            return [limit for limit in self.by_key.values() if not limit.is_unused(now)]
+
+    def name_of(self, key: Hashable) -> str:
+        """Return the name of the limit of a key: that of its owner, and what the key adds to it."""
+        words = key if isinstance(key, tuple) else (key,)
+        more = " ".join(str(word) for word in words if word not in ("", None))
+        return f"{self.key} {more}" if more else self.key
+
+    def begin_anew(self) -> None:
+        """Start over in a forked child: the calls of the parent neither run nor wait here."""
+        self.flying.clear()
+        self.by_key.clear()
+
+
+def _credential(key: Hashable) -> Hashable:
+    """Return the part of a key that names the credential: the first, where an owner has such keys."""
+    return key[0] if isinstance(key, tuple) and key else None
+
+
+MADE: Final[WeakSet[Limits]] = WeakSet()
+"""The limits of every owner in this process."""
+
+_OF_OWNERS: Final = InUse[Limits]()
+NAMED: Final = Sort[Limits, "AdaptiveLimit"]("adaptive limit", Limits)
+"""Those with a name, which several policies share."""
+
+
+def limits_of(states: States, settings: AdaptiveLimit) -> Limits:
+    """Return the limits of an owner, or those of the name in the settings, with these numbers."""
+    if isinstance(settings.key, str):
+        return states.state(NAMED, settings)
+
+    def make() -> Limits:
+        return Limits(states.name, settings)
+
+    def shared() -> Limits:
+        return _OF_OWNERS.of(states.name, make)
+
+    limits = states.owned("adaptive limit", shared if states.shares_pause else make)
+    limits.configure(settings)
+    return limits
