@@ -31,8 +31,10 @@ REPLACED = {
     ".suspend()": ".block()",
     ".asleep(": ".sleep(",
     # what only a task needs
-    """                if plan.racing is not None:
-                    target = plan.racing(operation, target, discarded)
+    """                if plan.wraps is not None:
+                    if operation.inner is not None:
+                        target = protect_sync(target, operation.inner)
+                    target = plan.wraps(operation, target, discarded)
 """: "",
     """                            if running_or_none() is None:
                                 running_loop("Retry")

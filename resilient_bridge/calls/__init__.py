@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from .recommended import resilient as resilient
     from .retry.value import Retry as Retry
     from .retry.value import RetryBudget as RetryBudget
+    from .share.flight import Answer as Answer
+    from .share.flight import current_answer as current_answer
+    from .share.value import Share as Share
     from .timeout.value import Deadline as Deadline
     from .timeout.value import Timeout as Timeout
 
@@ -51,6 +54,8 @@ _NAMES = {
     "hedge.value": "Hedge",
     "outcome": "Outcome",
     "policy": "Protected",
+    "share.flight": "Answer current_answer",
+    "share.value": "Share",
 }
 
 # Listed at the top level. First the strategies, in the order in which texts name them.

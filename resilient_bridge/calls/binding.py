@@ -179,13 +179,16 @@ class Binding:
         """
         from .explanation import Explanation
 
-        plan, policy = self.operation.plan, self.operation.policy
+        operation, policy = self.operation, self.operation.policy
+        if operation.inner is not None:
+            operation = operation.inner.operation
+        plan = operation.plan
         repeats = "" if plan.retry is None and plan.limit is None else _repeats(plan)
         now: tuple[str, ...] = ()
-        if self.operation.limits is not None:
+        if operation.limits is not None:
             from .adaptive.status import described
 
-            now = described(self.operation.limits)
+            now = described(operation.limits)
         return Explanation.of(policy.layers, policy.state, repeats, now)
 
     def __circuit__(self) -> object | None:

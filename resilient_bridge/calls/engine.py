@@ -144,8 +144,10 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 is_short, first.world = False, outer.world
                 first.started = outer.world.monotonic()
                 target, budget = outer.world.injected(function, binding), operation.budget
-                if plan.racing is not None:
-                    target = plan.racing(operation, target, discarded)
+                if plan.wraps is not None:
+                    if operation.inner is not None:
+                        target = protect_async(target, operation.inner)
+                    target = plan.wraps(operation, target, discarded)
                 if plan.limit is not None:
                     first.arguments = args, kwargs
                 error = result = None

@@ -46,6 +46,8 @@ class Layer(TeachesNames, Value):
     """What is wanted instead, if a Policy with it outside of a Retry is refused; else empty."""
     is_keyed: ClassVar[bool] = False
     """Whether its `key` names its state, or is a function of the call's arguments that selects it."""
+    only_inside_fallback: ClassVar[str] = ""
+    """What is wanted instead, if a Policy with it outside of a Fallback is refused; else empty."""
     needs_permission: ClassVar[bool] = False
     """Whether the function has to be one that may run twice: `idempotent=True`."""
     only_innermost: ClassVar[bool] = False

@@ -8,7 +8,7 @@ what a function has of its own (a name, a circuit, a budget, a pause) is in its 
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from ..failure import BridgeError
 from ..failure.what import Named
@@ -27,12 +27,13 @@ from .results import RESULTS
 from .retry.coordination import BUDGETS, NO_PAUSE, pause_of
 from .retry.decision import Matcher, asks_result, sits_out_circuits
 from .retry.value import Retry
+from .share.value import Share
 from .timeout.guard import TimeoutGuard, Timers
 from .timeout.value import Timeout
 
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from collections.abc import Set as AbstractSet
 
     from .breaker.state import CircuitState
@@ -40,10 +41,24 @@ if TYPE_CHECKING:
     from .guards import Guard
     from .hedge.race import Racing
     from .keys import ByKey
+    from .layer import Layer
     from .layers import HasLayers
     from .registry import Sort, States
     from .results import Reading
     from .retry.coordination import SharedBudget
+    from .share.flight import Sharing
+    from .shared import SharedState
+
+    class Wraps(Protocol):
+        """What is put around a function for one call of it: a race, or a call that is shared."""
+
+        def __call__(
+            self,
+            operation: Any,
+            function: Callable[..., Awaitable[Any]],
+            discarded: Callable[[Any], Awaitable[None]],
+            /,
+        ) -> Callable[..., Awaitable[Any]]: ...
 
     class Compiles(HasLayers, Protocol):
         """A Policy, which keeps what was compiled of it: for decorations, and for `call` and `attempts`."""
@@ -84,6 +99,7 @@ class Plan:
         "guards",
         "held",
         "idempotent",
+        "inner",
         "is_asking",
         "is_short",
         "keys",
@@ -94,11 +110,11 @@ class Plan:
         "outer",
         "plain",
         "proofs",
-        "racing",
         "reading",
         "retry",
         "shares_budget",
         "thread_timeout",
+        "wraps",
     )
 
     def __init__(
@@ -112,6 +128,21 @@ class Plan:
         allowed_by: str,
         reading: Reading = RESULTS,
     ) -> None:
+        keyed, share = key_functions(policy.layers), only(policy.layers, Share)
+        # Those inside of a Share: they belong to the call that its callers have in common.
+        self.inner: Plan | None = None
+        if share is not None:
+            policy, part = _parted(policy, share, form, name, idempotent=idempotent)
+            if part is not None:
+                self.inner = Plan(
+                    part,
+                    form=form,
+                    idempotent=idempotent,
+                    name=name,
+                    proofs=proofs,
+                    allowed_by=allowed_by,
+                    reading=reading,
+                )
         self.layers = policy.layers
         self.form: Form = form
         self.idempotent = idempotent  # None: not specified
@@ -127,8 +158,9 @@ class Plan:
         before, around, inner = self._cut(policy, name)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
-        found = (guard for guard in inner if isinstance(guard, AdaptiveGuard))
-        self.limit: AdaptiveGuard | None = next(found, None)
+        self.limit: AdaptiveGuard | None = next(
+            (guard for guard in inner if isinstance(guard, AdaptiveGuard)), None
+        )
         exits = reversed(self.guards)
         if form.endswith("block"):  # every layer is entered for each block
             exits = iter((*exits, *self.around, *self.before))
@@ -155,10 +187,11 @@ class Plan:
             and not sits_out
             and any(guard.asks_circuit for guard in self.guards)
         )
-        self.racing = self._raced(name)
+        # What is around the function alone, inside of all guards.
+        self.wraps: Wraps | None = self._raced(name) or self._shared(share)
         self._shorten([*before, *around], inner, sits_out=sits_out)
         # With key functions this plan takes no call: each value of them has an operation of its own.
-        self.keys = key_functions(policy.layers)
+        self.keys = keyed
         self.of_value: Plan | None = None
         if self.keys:
             self.of_value, self.is_short = copy(self), False
@@ -188,7 +221,7 @@ class Plan:
             and not self.shares_budget
             and not may_wait
             and not sits_out
-            and self.racing is None
+            and self.wraps is None
         )
 
     def _cut(self, policy: HasLayers, name: str) -> tuple[list[Guard], list[Guard], list[Guard]]:
@@ -218,6 +251,14 @@ class Plan:
                 else:
                     inner.append(guard)
         return before, around, inner
+
+    def _shared(self, share: Share | None) -> Sharing | None:
+        """Return what joins callers to one call; None if it may not run twice."""
+        if share is None or self.inner is None:
+            return None
+        from .share.flight import Sharing  # imported here: few policies have one
+
+        return Sharing(share, self.reading)
 
     def _raced(self, name: str) -> Racing | None:
         """Return what races the requests of an attempt; None if they may not run twice."""
@@ -249,6 +290,7 @@ class Operation:
         "by_key",
         "circuit",
         "in_front",
+        "inner",
         "key",
         "limits",
         "name",
@@ -264,6 +306,12 @@ class Operation:
         self.plan = plan
         self.states = states
         self.name = name
+        # Inside of a Share: the call that its callers have in common.
+        self.inner: Any = None
+        if plan.inner is not None:
+            part: Any = Part(plan.inner.layers, policy.state)
+            of_value = plan.inner.of_value or plan.inner
+            self.inner = Operation(part, of_value, states, f"{name} (shared)")
         # With key functions: what calls the function for each value of them.
         self.by_key: ByKey[Any] | None = None
         self.budget = None
@@ -280,16 +328,50 @@ class Operation:
         # The circuit that a first attempt asks before anything else.
         self.in_front = self.circuit if plan.asks_in_front else None
         limit = only(policy.layers, AdaptiveLimit)
-        self.limits = None if limit is None else limits_of(states, limit)
+        self.limits = None if limit is None else limits_of(states.owner, limit)
         self.pause = NO_PAUSE if plan.retry is None else pause_of(states)
         states.current = self.circuit
         # The name in events: of its circuit, or of the owner of its state.
         self.key = states.name if self.circuit is None else self.circuit.key
 
     @property
+    def operation(self) -> Operation:
+        """Itself: what is inside of a Share is called without a binding, and keeps its policy."""
+        return self
+
+    @property
     def tokens(self) -> SharedBudget | None:
         """The budget, if several processes share it."""
         return cast("SharedBudget", self.budget) if self.plan.shares_budget else None
+
+
+class Part(NamedTuple):
+    """Some layers of a policy."""
+
+    layers: tuple[Layer, ...]
+    state: SharedState | None
+
+
+def _parted(
+    policy: HasLayers, share: Share, form: Form, name: str, *, idempotent: bool | None
+) -> tuple[Part, Part | None]:
+    """Return the layers outside of a Share, and those inside of it.
+
+    All are outside if the calls may not run twice: then there is nothing to share.
+    """
+    if form != "async":
+        refuse(
+            f"Share on {name}",
+            "an async function that returns its whole answer",
+            share,
+            write="rb.Policy(rb.Retry())",
+        )
+    layers = policy.layers
+    at = next(index for index, layer in enumerate(layers) if layer is share)
+    outer, inner = layers[:at], layers[at + 1 :]
+    if not idempotent:
+        return Part((*outer, *inner), policy.state), None
+    return Part(outer, policy.state), Part(inner, policy.state)
 
 
 def plan_of(

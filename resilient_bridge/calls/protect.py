@@ -25,10 +25,10 @@ from .fallback.value import Fallback
 from .frame import CURRENT
 from .hedge.value import Hedge
 from .keys import passed_on
-from .layer_order import only
 from .plan import Operation, plan_of
 from .registry import States
 from .results import settled
+from .share.value import Share
 from .stream_calls import protect_async_stream, protect_stream
 from .timeout.value import Timeout
 
@@ -161,7 +161,9 @@ def runner_for(
         return found
     detached, protect = policy.detached(), PROTECT[form]
     # a rung gets the function's arguments, and a stream is a generator of its own
-    is_whole = form not in {"sync", "async"} or only(detached.layers, Fallback) is not None
+    is_whole = form not in {"sync", "async"} or any(
+        isinstance(layer, Fallback | Share) for layer in detached.layers
+    )
     binding = Binding(
         detached,
         states,
@@ -211,6 +213,10 @@ def loop_operation(
         )
     if any(isinstance(layer, Hedge) for layer in policy.layers):
         refuse("Policy.attempts", "no Hedge: a block cannot run twice at once", policy)
+    if any(isinstance(layer, Share) for layer in policy.layers):
+        refuse(
+            "Policy.attempts", "no Share: a block returns no answer that others could get", policy
+        )
     plan = plan_of(
         policy,
         form="async_block" if is_async else "block",

@@ -495,9 +495,17 @@ EXAMPLES: Final[Mapping[str, str]] = {
 
 OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "RateLimit.calls": "10",
+    "AdaptiveLimit.start": "8",
+    "AdaptiveLimit.most": "64",
+    "AdaptiveLimit.least": "1",
+    "AdaptiveLimit.key": '"our quota"',
     "Hedge.after": "2",
     "Hedge.budget": "0.05",
     "Hedge.most": "1",
+    "Share.key": "lambda query: query",
+    "Share.fresh_for": "10",
+    "Share.stale_for": "300",
+    "Share.most": "1024",
     "Backoff.constant.seconds": "2",
     "Backoff.steps.seconds": "1, 2, 5",
     "BridgePolicy.idempotent": '("search",)',

@@ -55,6 +55,7 @@ NAMES: Final[Mapping[str, str]] = {
     **_all("AiohttpMiddleware aiohttp_middleware Middleware", "rb.HTTPMiddleware()"),
     **_all("Semaphore Limiter ConcurrencyLimiter concurrency_limit MaxConcurrency", "rb.Bulkhead(8)"),
     **_all("hedge Hedging HedgePolicy HedgingStrategy hedged", "rb.calls.Hedge(after=2)"),
+    **_all("SingleFlight single_flight Coalesce coalesce Dedupe share StaleIfError stale_if_error", "rb.calls.Share(key=lambda query: query)"),
     **_all("RateLimiter rate_limiter Throttle throttle TokenBucket Limit", "rb.RateLimit(10, per=60)"),
     **_all("RateLimitError TooManyRequests RateLimitExceeded RateLimitedError", "rb.errors.ThrottledError"),
     **_all("fallback_to default", "rb.Fallback(cached_answer)"),

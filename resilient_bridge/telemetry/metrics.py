@@ -92,6 +92,10 @@ HEDGES: Final = Instrument(
     "resilient_bridge.hedges", "counter", "{request}", ("policy", "outcome"),
     "Requests sent beside a slow one, by whether one of them won the race or lost it.",
 )  # fmt: skip
+SHARED: Final = Instrument(
+    "resilient_bridge.shared", "counter", "{call}", ("policy", "how"),
+    "Calls that were given another call's answer: joined, fresh or stale.",
+)  # fmt: skip
 REJECTIONS: Final = Instrument(
     "resilient_bridge.rejections", "counter", "{attempt}", ("policy", "by"),
     "Attempts that were not admitted: by circuit, bulkhead, rate_limit or budget.",

@@ -24,6 +24,7 @@ __all__ = [
     "AlertChanged",
     "AlertLevel",
     "AlertRule",
+    "AnswerShared",
     "CallFinished",
     "CallOutcome",
     "CallRejected",
@@ -211,6 +212,33 @@ class Hedged(Event):
     def __note__(self) -> tuple[str, dict[str, Any]]:
         note = {"requests": self.requests, "winner": self.winner, "unknown": self.unknown}
         return "hedged", note
+
+
+class AnswerShared(Event):
+    """A call of `name` was given an answer without a call of its own; the answer is `age` seconds old.
+
+    `how`: joined (another caller's call gave it), fresh (a new call was not yet due), stale (the
+    call failed with `failure`, and an old answer took its place). The first two only while a
+    listener is registered.
+    """
+
+    name: str
+    how: Literal["joined", "fresh", "stale"]
+    age: float
+    failure: Failure | None = None
+
+    def __level__(self) -> str:
+        return "warning" if self.how == "stale" else ""
+
+    def __text__(self) -> str:
+        name, why = redact(self.name), "" if self.failure is None else f": {self.failure}"
+        return f"{name} was given an answer {self.age:.3g} s old ({self.how}){why}"
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("shared", 1, self.name, self.how)
+
+    def __note__(self) -> tuple[str, dict[str, Any]]:
+        return "answer_shared", {"how": self.how, "age": self.age}
 
 
 class AlertChanged(Event):

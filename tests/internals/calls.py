@@ -9,7 +9,6 @@ __getattr__ = lazily(
     "resilient_bridge.calls",
     {
         "": "plan recommended registry strategies",
-        "adaptive.guard": "AdaptiveGuard",
         "adaptive.machine": "Machine Ticket",
         "adaptive.state": "Limits",
         "breaker": "circuit",
@@ -28,6 +27,7 @@ __getattr__ = lazily(
         "retry.budget_state": "BudgetState",
         "retry.coordination": "BUDGETS PAUSED",
         "shared": "CircuitAnswer CircuitView SharedState",
+        "share.state": "Answers Cached",
         "waits": "waited_for",
     },
 )

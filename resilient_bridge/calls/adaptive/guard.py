@@ -18,7 +18,6 @@ from ... import events
 from ...failure import (
     Executed,
     Failure,
-    RejectedError,
     ThrottledError,
     config_error,
     is_refusal,
@@ -99,13 +98,16 @@ class AdaptiveGuard(Guard):
 
     def enter(self, attempt: CallFrame) -> Wait | None:
         limits: Limits = attempt.operation.limits  # type: ignore[union-attr]
-        if limits.clock is not attempt.world.monotonic:
-            limits = limits.of(attempt.world.monotonic)
-        if not limits.in_force:
+        # Nearly every call: nothing is limited.
+        if not (limits.by_key or self.may_wait) and limits.clock is attempt.world.monotonic:
             limits.flying[attempt] = self
             return None
-        now, key = attempt.world.monotonic(), self._key(attempt)
-        limit = limits.find(key, now)
+        return self._enter(limits.of(attempt.world.monotonic), attempt)
+
+    def _enter(self, limits: Limits, attempt: CallFrame) -> Wait | None:
+        """Take a permit, or return the wait for one."""
+        now = attempt.world.monotonic()
+        limit = limits.find(self._key(attempt), now) if limits.in_force else None
         if limit is None:
             limits.flying[attempt] = self
             return None
@@ -122,29 +124,31 @@ class AdaptiveGuard(Guard):
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         limits: Limits = attempt.operation.limits  # type: ignore[union-attr]
-        if limits.clock is not attempt.world.monotonic:
-            limits = limits.of(attempt.world.monotonic)
-        if error is None and attempt.limit_permit is None and not limits.by_key:
+        if (
+            error is None
+            and not limits.by_key
+            and limits.clock is attempt.world.monotonic
+            and attempt.limit_permit is None
+        ):
             limits.flying.pop(attempt, None)
             return None
-        failure = None
-        if isinstance(error, Exception):
-            failure = failure_in(attempt, error)
+        failure = failure_in(attempt, error) if isinstance(error, Exception) else None
+        limits = limits.of(attempt.world.monotonic)
         self._count(limits, attempt, failure, has_failed=error is not None)
         return error
 
     def answered(self, attempt: CallFrame, failure: Failure) -> None:
         self._count(_limits_of(attempt), attempt, failure, has_failed=True)
 
-    def enter_hedge(self, attempt: CallFrame) -> bool:
-        try:
-            return self.enter(attempt) is None
-        except RejectedError:
-            return False
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        limits = _limits_of(hedge)
+        if limits.in_force and limits.find(self._key(hedge), hedge.started) is not None:
+            return False  # the server has refused calls: it gets none that could be done without
+        limits.flying[hedge] = self
+        return True
 
-    def leave_hedge(self, attempt: CallFrame) -> None:
-        # a further request that lost its race says nothing about the limit
-        self._count(_limits_of(attempt), attempt, None, has_failed=True)
+    def leave_hedge(self, hedge: CallFrame, failure: Failure | None) -> None:
+        self._count(_limits_of(hedge), hedge, failure, has_failed=failure is not None)
 
     # ---- counting -------------------------------------------------------------------------------
 
