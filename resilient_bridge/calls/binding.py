@@ -179,11 +179,17 @@ class Binding:
         """
         from .explanation import Explanation
 
-        policy, plan = self.operation.policy, self.operation.plan
-        plan = plan.inner or plan
-        return Explanation.of(
-            policy.layers, policy.state, "" if plan.retry is None else _repeats(plan)
-        )
+        operation, policy = self.operation, self.operation.policy
+        if operation.inner is not None:
+            operation = operation.inner.operation
+        plan = operation.plan
+        repeats = "" if plan.retry is None and plan.limit is None else _repeats(plan)
+        now: tuple[str, ...] = ()
+        if operation.limits is not None:
+            from .adaptive.status import described
+
+            now = described(operation.limits)
+        return Explanation.of(policy.layers, policy.state, repeats, now)
 
     def __circuit__(self) -> object | None:
         """Return the circuit in use, None if no layer has one."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..values.backoff import Backoff
+from .adaptive.value import AdaptiveLimit
 from .hedge.value import Hedge
 from .layer_order import harmful, only
 from .registry import MOST_VALUES
@@ -45,9 +46,15 @@ class Explanation:
 
     @classmethod
     def of(
-        cls, layers: tuple[Layer, ...], state: SharedState | None = None, repeats: str = ""
+        cls,
+        layers: tuple[Layer, ...],
+        state: SharedState | None = None,
+        repeats: str = "",
+        now: tuple[str, ...] = (),
     ) -> Self:
-        """Compute it; `repeats` says which repeats are allowed for the protected function."""
+        """Compute it; `repeats` says which repeats are allowed for the protected function, and `now`
+        what limits it at this moment.
+        """
         hedge = only(layers, Hedge)
         calls = _calls(layers) * (1 if hedge is None else 1 + hedge.most)
         seconds = _seconds(layers)
@@ -56,6 +63,8 @@ class Explanation:
             for index, layer in enumerate(layers, 1)
         ]
         worst = f"worst case: {_count(calls)}, {_span(seconds)}"
+        if only(layers, AdaptiveLimit) is not None:
+            worst = f"{worst}; refusals of the server are not counted"
         warned = harmful(layers)
         shared = () if state is None else _shared(layers, state)
         repeated = (f"repeats: {repeats}",) if repeats else ()
@@ -64,6 +73,7 @@ class Explanation:
             *order,
             *repeated,
             worst,
+            *now,
             *shared,
             *(f"warning: {text}" for text in warned),
         ]

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from hashlib import sha256
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from ..failure import BridgeError, Executed, Record, attach, config_error, redact
 from ..failure.record import note_once
@@ -145,7 +145,7 @@ def _check(value: Any, of: str) -> None:
 def _is_portable(value: Any) -> bool:
     """Return whether the text of a value is the same in all processes."""
     if type(value) is tuple:
-        return all(_is_portable(each) for each in value)
+        return all(_is_portable(each) for each in cast("tuple[object, ...]", value))
     return type(value) in _PLAIN or type(value) is float
 
 

@@ -158,8 +158,9 @@ class Plan:
         before, around, inner = self._cut(policy, name)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
-        found = (guard for guard in inner if isinstance(guard, AdaptiveGuard))
-        self.limit: AdaptiveGuard | None = next(found, None)
+        self.limit: AdaptiveGuard | None = next(
+            (guard for guard in inner if isinstance(guard, AdaptiveGuard)), None
+        )
         exits = reversed(self.guards)
         if form.endswith("block"):  # every layer is entered for each block
             exits = iter((*exits, *self.around, *self.before))

@@ -10,12 +10,17 @@ import argparse
 import shlex
 from typing import Final
 
+from .mcp_config import CLIENTS
 from .options import PRESETS
 from .printing import show
 
 
 _PROGRAM: Final = "resilient-bridge"
-_WORDS_OF: Final = {"--preset": PRESETS}
+_WORDS_OF: Final = {
+    "--preset": PRESETS,
+    "--print-config": tuple(CLIENTS),
+    "--install": tuple(name for name, client in CLIENTS.items() if client.is_json),
+}
 _FILE: Final = "FILE"
 """The placeholder in the help for an option that takes a file."""
 

@@ -26,6 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
     Return 0, 1 if the address of --http is not available, or 2 for wrong usage.
     """
     try:
+        if arguments.undo or arguments.install is not None:
+            return _installed(arguments)
         sidecar = sidecar_of(arguments)
         if arguments.print_config is not None:
             from .mcp_config import print_config
@@ -60,3 +62,19 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         return complain("mcp", str(error))
     return 0
+
+
+def _installed(arguments: argparse.Namespace) -> int:
+    """Edit the client's configuration. Raises as `mcp_install` does."""
+    from .mcp_install import install, undo
+
+    if arguments.install is None:
+        return complain("mcp", "--undo: with --install CLIENT NAME expected")
+    for option in ("print_config", "name"):
+        if getattr(arguments, option) is not None:
+            return complain("mcp", f"--install or --{option.replace('_', '-')} expected, got both")
+    if not arguments.undo:
+        return install(arguments, sidecar_of(arguments))
+    if arguments.command is not None or arguments.url is not None:
+        return complain("mcp", "--undo: no command and no URL expected")
+    return undo(arguments)

@@ -17,7 +17,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from ..failure import is_sensitive, redact, sends_secret
@@ -30,28 +30,47 @@ if TYPE_CHECKING:
     from ..adapters.sidecar.upstream import Receiver
 
 
-CLIENTS: Final[Mapping[str, tuple[str, str]]] = {
-    "claude-code": (
+class Client(NamedTuple):
+    """An MCP client: the key of its servers, and where its configuration is, in words and as a path.
+
+    No key: an entry alone. `path` has `~` for the home, and `{data}` for the folder of programs'
+    data; without one, `--install` takes CLIENT=FILE. `is_json`: whether `--install` can edit it.
+    """
+
+    member: str
+    where: str
+    path: str = ""
+    is_json: bool = True
+
+
+CLIENTS: Final[Mapping[str, Client]] = {
+    "claude-code": Client(
         "mcpServers",
         ".mcp.json of your project; or: claude mcp add-json NAME 'ENTRY'",
+        ".mcp.json",
     ),
-    "claude-desktop": (
+    "claude-desktop": Client(
         "mcpServers",
         "claude_desktop_config.json (Settings, Developer, Edit Config)",
+        "{data}/Claude/claude_desktop_config.json",
     ),
-    "cursor": ("mcpServers", "~/.cursor/mcp.json, or .cursor/mcp.json of your project"),
-    "vscode": ("servers", ".vscode/mcp.json of your project"),
-    "codex": ("mcp_servers", "~/.codex/config.toml"),
-    "mcpservers": (
+    "cursor": Client(
+        "mcpServers",
+        "~/.cursor/mcp.json, or .cursor/mcp.json of your project",
+        "~/.cursor/mcp.json",
+    ),
+    "vscode": Client("servers", ".vscode/mcp.json of your project", ".vscode/mcp.json"),
+    "codex": Client("mcp_servers", "~/.codex/config.toml", "~/.codex/config.toml", is_json=False),
+    "mcpservers": Client(
         "mcpServers",
         "the file of a client that reads mcpServers; MCP Inspector: --config FILE",
     ),
-    "json": ("", ""),
+    "json": Client("", "", is_json=False),
 }
-"""For each client: the key of its servers in its configuration, and the file; neither for an entry alone."""
 
 _SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 _VALUED: Final = ("--print-config", "--name", "--env")
+_TWO_VALUES: Final = "--install"
 _FILES: Final = ("--config", "--events", "--token-file", "--cwd")
 _REFERENCES: Final = ("env:", "file:")
 _HEAD: Final = 200
@@ -81,26 +100,38 @@ def print_config(arguments: argparse.Namespace, sidecar: Sidecar) -> int:
             "mcp",
             "--print-config: with --http there is nothing to start; give the client the address",
         )
-    member, _ = CLIENTS[client]
+    member = CLIENTS[client].member
     if arguments.name and not member:
         write = f"--print-config mcpservers --name {arguments.name}"
         return complain("mcp", f"--name: {client} prints the entry without a name: {write}")
+    entry = entry_for(client, arguments, sidecar)
+    if isinstance(entry, str):
+        return complain("mcp", entry)
+    name = arguments.name or _name_of(sidecar)
+    file = CLIENTS[client].where
+    advice = (
+        f"put this into {file}"
+        if file
+        else "pass this to the function that starts your client's server"
+    )
+    remark([advice, *remarks(arguments, sidecar)])
+    nested = {member: {name: entry}} if member else entry
+    return show("mcp", _toml(name, entry) if client == "codex" else json.dumps(nested, indent=2))
+
+
+def entry_for(client: str, arguments: argparse.Namespace, sidecar: Sidecar) -> dict[str, Any] | str:
+    """Return the entry for a client, or why what it names could never be started."""
     program = None
     if sidecar.command:
         program = shutil.which(_seen_from(sidecar.cwd, sidecar.command[0]))
         if program is None:
-            return complain("mcp", _why_not(sidecar.command[0], sidecar.cwd))
+            return _why_not(sidecar.command[0], sidecar.cwd)
         program = str(Path(program).absolute())
     elif words := _why_not_reached(sidecar):
-        return complain("mcp", words)
-    env = dict(arguments.env)
-    entry = _entry(_own_options(arguments.words), sidecar, program, arguments.config, env)
-    if client == "vscode":
-        entry = {"type": "stdio", **entry}
-    name = arguments.name or _name_of(sidecar)
-    _remark(client, sidecar, arguments.config, env)
-    nested = {member: {name: entry}} if member else entry
-    return show("mcp", _toml(name, entry) if client == "codex" else json.dumps(nested, indent=2))
+        return words
+    options = _own_options(arguments.words)
+    entry = _entry(options, sidecar, program, arguments.config, dict(arguments.env))
+    return {"type": "stdio", **entry} if client == "vscode" else entry
 
 
 def _entry(
@@ -164,7 +195,10 @@ def _own_options(words: list[str]) -> list[str]:
     for word in rest:
         option, equals, value = word.partition("=")
         option = _whole(option)
-        if option in _VALUED:
+        if option == _TWO_VALUES:
+            next(rest, None)
+            next(rest, None)
+        elif option in _VALUED:
             if not equals:
                 next(rest, None)
         elif option in _FILES:
@@ -182,7 +216,12 @@ def _whole(option: str) -> str:
     """
     is_option = option.startswith("--")
     return next(
-        (name for name in (*_VALUED, *_FILES) if is_option and name.startswith(option)), option
+        (
+            name
+            for name in (*_VALUED, *_FILES, _TWO_VALUES)
+            if is_option and name.startswith(option)
+        ),
+        option,
     )
 
 
@@ -272,13 +311,10 @@ def _toml(name: str, entry: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _remark(client: str, sidecar: Sidecar, config: str | None, env: Mapping[str, str]) -> None:
-    file = CLIENTS[client][1]
-    remarks = [
-        f"put this into {file}"
-        if file
-        else "pass this to the function that starts your client's server"
-    ]
+def remarks(arguments: argparse.Namespace, sidecar: Sidecar) -> list[str]:
+    """Return what a person has to know about the entry."""
+    config, env = arguments.config, dict(arguments.env)
+    remarks: list[str] = []
     if config is not None and sidecar.command and sidecar.cwd is None:
         text = (
             f"add cwd to the table mcp of {config}, for example cwd = {json.dumps(str(Path.cwd()))}"
@@ -297,8 +333,13 @@ def _remark(client: str, sidecar: Sidecar, config: str | None, env: Mapping[str,
     if secrets := _in_clear(sidecar, config, env):
         text = f"this entry holds secrets in clear: {', '.join(secrets)}; keep its file to yourself"
         remarks.append(f"{text}, or write env:NAME or file:PATH in a header")
-    for remark in remarks:
-        print(f"resilient-bridge mcp: {remark}", file=sys.stderr)
+    return remarks
+
+
+def remark(lines: list[str]) -> None:
+    """Print remarks for people."""
+    for line in lines:
+        print(f"resilient-bridge mcp: {line}", file=sys.stderr)
 
 
 def _in_clear(sidecar: Sidecar, config: str | None, env: Mapping[str, str]) -> list[str]:

@@ -26,6 +26,7 @@ EXAMPLES: Final = """examples:
 
 the entry for a client's configuration:
   resilient-bridge mcp --print-config claude-desktop npx -y @modelcontextprotocol/server-memory
+  resilient-bridge mcp --install claude-desktop memory npx -y @modelcontextprotocol/server-memory
 
 from a clone, as the package is not on PyPI yet; run it by uvx, or install the command:
   uvx --from PATH-TO-A-CLONE resilient-bridge mcp npx -y @modelcontextprotocol/server-memory
@@ -84,6 +85,13 @@ def add_mcp(command: argparse.ArgumentParser) -> None:
         "--print-config", metavar="CLIENT",
         help="print the entry for a client's configuration and do nothing else: claude-code, claude-desktop, cursor, vscode, codex, mcpservers (a file with mcpServers), json (the entry alone)",
     )  # fmt: skip
+    command.add_argument(
+        "--install", nargs=2, metavar=("CLIENT", "NAME"),
+        help="put the entry into the client's configuration, with a copy of the file beside it: claude-code, claude-desktop, cursor, vscode, or CLIENT=FILE",
+    )  # fmt: skip
+    command.add_argument(
+        "--undo", action="store_true", help="with --install: put the file back as it was"
+    )
     command.add_argument(
         "--name", metavar="NAME", help="with --print-config: what the server is called there"
     )
@@ -250,7 +258,7 @@ def sidecar_of(arguments: argparse.Namespace) -> Sidecar:
     fields: dict[str, Any] = server_of(arguments.url, arguments.command)
     if arguments.env and arguments.url is None:
         fields["env"] = dict(arguments.env)
-    elif arguments.env and arguments.print_config is None:
+    elif arguments.env and arguments.print_config is None and arguments.install is None:
         raise ValueError("--env: with a command, or with --print-config, expected; got a URL")
     timeouts = dict(arguments.timeout)
     rates = {
@@ -283,7 +291,7 @@ def _configured(arguments: argparse.Namespace, kind: type[Sidecar]) -> Sidecar:
     parser = argparse.ArgumentParser()
     add_mcp(parser)
     plain = parser.parse_args([])
-    for name in (*_IN_FILE, *(() if arguments.print_config else ("env",))):
+    for name in (*_IN_FILE, *(() if arguments.print_config or arguments.install else ("env",))):
         if getattr(arguments, name) != getattr(plain, name):
             raise ValueError(f"--{name.replace('_', '-')}: with --config, say it in the file")
     return kind.from_config(arguments.config)

@@ -129,8 +129,9 @@ class Parser(argparse.ArgumentParser):
                 option = self._option_of(name)
                 if option is None:
                     return [*words[:index], name], None
-                if option.nargs is None and not equals:
-                    index += 1
+                values = 1 if option.nargs is None else option.nargs
+                if isinstance(values, int) and not equals:
+                    index += values
             elif _HOST_AND_PORT.match(word):
                 return words[: index + 1], None
             elif _URL.match(word):

@@ -47,7 +47,7 @@ OTHER: Final = "other"
 ERROR_LABELS: Final = ("session_id", "user_agent")
 """Attributes of an error that are labels only on request."""
 _LONGEST: Final = 100
-_OPEN: Final = frozenset({"policy", "circuit", "bridge", *ERROR_LABELS})
+_OPEN: Final = frozenset({"policy", "circuit", "limit", "bridge", *ERROR_LABELS})
 """Labels with values from the program; all other labels have a fixed list of values."""
 
 

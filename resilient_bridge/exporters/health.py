@@ -1,4 +1,4 @@
-"""The health of this process over HTTP, an ASGI application: links, circuits, budgets and stores.
+"""The health of this process over HTTP, an ASGI application: links, circuits, limits, budgets and stores.
 
 No dependency.
 
@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias, cast
 
 from .. import __version__
+from ..calls import adaptive_limits
 from ..calls.ports import BUDGETS
 from ..failure import redact
 from ..telemetry.alerts import standing_alerts
@@ -52,7 +53,7 @@ def health_app() -> HealthApp:
     Serve it, or mount it. GET and HEAD of any path answer 200 with `"status": "ready"`, or 503 with
     `starting`, `stopping` (also after `app.is_stopping = True`, for a process that is about to end)
     or `down`. The JSON body lists links with their names, the durable stores of clients, circuits,
-    budgets and alerts. Keys are masked as in a log, and there are no session ids and no payloads. A
+    adaptive limits, budgets and alerts. Keys are masked as in a log, and there are no session ids and no payloads. A
     process without links is ready.
     """
     return HealthApp()
@@ -80,6 +81,17 @@ class HealthApp:
             "circuits": [
                 {"key": redact(key, limit=100), "state": state}
                 for key, state in known_circuits(_MOST)
+            ],
+            "adaptive_limits": [
+                {
+                    "key": redact(name, limit=200),
+                    "state": one.state,
+                    "at_once": round(one.at_once, 1),
+                    "running": one.running,
+                    "waiting": one.waiting,
+                    "refused": one.refused,
+                }
+                for name, one in list(adaptive_limits().items())[:_MOST]
             ],
             "retry_budgets": [
                 {"key": redact(one.key, limit=100), "remaining": round(one.remaining(now), 3)}

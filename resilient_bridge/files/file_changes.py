@@ -48,21 +48,25 @@ def replace_atomically(path: Path, data: bytes) -> None:
     replace_in_order((path, data))
 
 
-def replace_in_order(*changes: tuple[Path, bytes]) -> None:
+def replace_in_order(*changes: tuple[Path, bytes], counts_with: Path | None = None) -> None:
     """Replace files of one directory, each atomically, and synchronise the directory once.
 
     A file is replaced after those before it. Raises what `replace_atomically` does; the files
-    before the one that failed are replaced then, and those after it are unchanged.
+    before the one that failed are replaced then, and those after it are unchanged. `counts_with`:
+    once this file is replaced, the new content counts, so an error says MAYBE (default: the last).
     """
+    executed: Executed | None = None
     for path, data in changes:
         temporary = path.with_name(f".{path.name}.{REAL.new_token()}.tmp")
-        with typed_errors(path, "be written"):
+        with typed_errors(path, "be written", executed):
             _write_new(temporary, data)
             try:
                 move(temporary, path, disk.replace)
             except BaseException:
                 _unlink_quietly(temporary)
                 raise
+        if path == counts_with:
+            executed = Executed.MAYBE
     path = changes[-1][0]
     with typed_errors(path, "be synchronised", Executed.MAYBE):
         sync_directory(path.parent)

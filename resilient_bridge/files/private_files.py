@@ -164,8 +164,10 @@ if sys.platform != "win32":
 # ---- one file --------------------------------------------------------------------------------------------------------
 
 
-def open_private(path: Path, flags: int, field: str = "path") -> int:
+def open_private(path: Path, flags: int, field: str = "path", *, is_shared: bool = False) -> int:
     """Open a private file and return its descriptor; a new one, or one open to others, gets 0600.
+
+    `is_shared`: one that is open to others stays so.
 
     Raises ConfigError, before anything is changed, for a link, a file that is not regular, a file
     with a second name, or one of another user; StoreError (SYS_STORE_UNAVAILABLE) for other errors
@@ -187,7 +189,7 @@ def open_private(path: Path, flags: int, field: str = "path") -> int:
         raise unavailable(path, "be opened", error) from error
     try:
         with typed_errors(path, "be opened"):
-            _check_file(handle, path, field)
+            _check_file(handle, path, field, is_shared=is_shared)
             if flags & os.O_TRUNC:  # only now: a file that is refused keeps its content
                 disk.ftruncate(handle, 0)
     except BaseException:
@@ -196,7 +198,7 @@ def open_private(path: Path, flags: int, field: str = "path") -> int:
     return handle
 
 
-def _check_file(handle: int, path: Path, field: str) -> None:
+def _check_file(handle: int, path: Path, field: str, *, is_shared: bool) -> None:
     found = disk.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         raise config_error(
@@ -207,14 +209,14 @@ def _check_file(handle: int, path: Path, field: str) -> None:
     if sys.platform != "win32":
         if found.st_uid != disk.geteuid():
             raise config_error(field, _FILE, f"{path}, of user {found.st_uid}")
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(found.st_mode) & 0o077 and not is_shared:
             disk.fchmod(handle, 0o600)
 
 
-def read_private(path: Path, field: str = "path") -> bytes | None:
+def read_private(path: Path, field: str = "path", *, is_shared: bool = False) -> bytes | None:
     """Return the content of a private file, or None without one. Raises as `open_private` does."""
     try:
-        handle = open_private(path, os.O_RDONLY, field)
+        handle = open_private(path, os.O_RDONLY, field, is_shared=is_shared)
     except FileNotFoundError:
         return None
     parts: list[bytes] = []

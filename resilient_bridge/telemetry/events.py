@@ -38,6 +38,7 @@ __all__ = [
     "GaveUp",
     "Joined",
     "LateReply",
+    "LimitChanged",
     "MessageRejected",
     "MessageResent",
     "MessageUndelivered",
@@ -435,6 +436,49 @@ class CircuitChanged(Event):
     def _effect(self) -> str:
         """What it means for calls: by hand it is open or closed as well."""
         return {"isolated": "open", "disabled": "closed"}.get(self.state, self.state)
+
+
+class LimitChanged(Event):
+    """The adaptive limit `key` changed, of the owner `owner` (a function, an origin, a client).
+
+    "began": the server refused a call, and from now on `at_once` run, and `per_second` start (None:
+    as many as may run). "lowered": it refused another one. "exhausted": it has refused everybody for
+    30 s, so one call tries and the others fail at once. "recovered": it takes calls again. `failure`
+    is the refusal, `waiting` how many calls wait.
+    """
+
+    key: str
+    owner: str
+    state: Literal["began", "lowered", "exhausted", "recovered"]
+    at_once: float
+    per_second: float | None = None
+    waiting: int = 0
+    failure: Failure | None = None
+
+    __kind__ = "limit"
+    __state__ = "state"
+    __words__: ClassVar = {
+        "began": "limit began",
+        "lowered": "limit lowered",
+        "exhausted": "limit exhausted",
+        "recovered": "limit recovered",
+    }
+    __notable__ = ("began", "exhausted", "recovered")
+
+    def __level__(self) -> str:
+        return {"exhausted": "warning", "lowered": ""}.get(self.state, "info")
+
+    def __text__(self) -> str:
+        if self.state == "recovered":
+            return f"limit {self.key} takes calls again"
+        if self.state == "exhausted":
+            text = f"limit {self.key} refuses every call: one tries, the others fail at once"
+        else:
+            text = f"limit {self.key}: {self.at_once:.3g} at once from now on"
+        return with_failure(text, self.failure)
+
+    def __counts__(self, counts: Counts) -> None:
+        counts.add("limit.changes", 1, self.owner, self.state)
 
 
 class Closed(Event):

@@ -107,6 +107,10 @@ ERRORS: Final = Instrument(
 TRANSITIONS: Final = Instrument(
     "resilient_bridge.circuit.transitions", "counter", "{transition}", ("circuit", "state"), "Changes of circuits, by the new state."
 )  # fmt: skip
+LIMIT_CHANGES: Final = Instrument(
+    "resilient_bridge.limit.changes", "counter", "{change}", ("limit", "state"),
+    "Changes of adaptive limits, by owner: began, lowered, exhausted, recovered.",
+)  # fmt: skip
 RECONNECTS: Final = Instrument(
     "resilient_bridge.reconnect.attempts", "counter", "{attempt}", ("bridge", "result"),
     "Attempts to connect that have ended: connected or failed.",

@@ -37,6 +37,7 @@ Orders = Literal["seeded", "pct", "fifo"]
 _FREE: Final = -1  # the epoch of entries for which no task that yields has to wait
 _SWITCHES: Final = 2  # changes of priority in a run of "pct"
 _LONGEST: Final = 10_000  # steps within which they come
+_CALLBACKS: Final = 0.9  # how often a callback or a timer may come before the tasks that are ready
 
 
 def _is_step(callback: Callable[..., object]) -> bool:
@@ -178,8 +179,10 @@ class PriorityOrders(SeededOrders):
     def _choose(self, steps: int, has_blocked: bool, is_due: bool) -> int:
         self._step += 1
         priorities = [self._priority(entry) for entry in self._free]
-        others = [self._rng.random() for _ in range(has_blocked + is_due)]
-        priorities += others
+        # Callbacks and timers may come again at once: sometimes a task has its turn all the same,
+        # however low it is.
+        if not steps or self._rng.random() < _CALLBACKS:
+            priorities += [self._rng.random() for _ in range(has_blocked + is_due)]
         index = max(range(len(priorities)), key=priorities.__getitem__)
         if index < steps and self._step in self._switches:
             self._demote(self._free[index][0]._callback.__self__)  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ REPLACED = (
     (r"\bAsyncIterator\b", "Iterator"),
 )
 # Statements that one of them has and the other does not need.
-ONLY_ASYNC = ("if CURRENT_WIRE.get()",)  # the clients of mcp are async
+ONLY_ASYNC = ("if CURRENT_WIRE.get()", "if races")  # the clients of mcp, and what a Hedge races
 ONLY_SYNC = ("check_sync(",)  # a Timeout cannot end a call in this thread
 TWINS = (
     "transport: HTTPTransport.handle_async_request HTTPTransport.handle_request",

@@ -481,3 +481,56 @@ def test_a_limit_of_virtual_time_has_no_effect_in_real_time():
     result, seconds = run(ask)
     assert (result, seconds >= 50) == ("late", True)
     assert asyncio.run(ask()) == "now"
+
+
+# ---- what is seen ----------------------------------------------------------------------------------
+
+
+def test_what_a_limit_does_is_seen():
+    """Its status, the explanation of the function, events, and the health of the process."""
+    server, heard = Server(2), []
+    ask = rb.Policy(rb.Retry(), rb.AdaptiveLimit())(server.answer, idempotent=True)
+
+    async def main():
+        assert rb.calls.adaptive_limits() == {}
+        calls = asyncio.gather(*(ask() for _ in range(10)))
+        await asyncio.sleep(0.15)
+        seen = rb.calls.adaptive_limits()
+        shown, health = str(ask.explain()), rb.telemetry.health_app().status()
+        await calls
+        return seen, shown, health
+
+    with rb.listen(heard.append):
+        (seen, shown, health), _ = run(main)
+    ((name, status),) = seen.items()
+    assert name.endswith("Server.answer")
+    assert (status.state, status.refused, status.at_once) == ("paused", 8, 5)
+    assert status.last.code == "SYS_RATE_LIMITED"
+    assert f"limited now: {name}: 5 at once, 0 running, 8 waiting, 8 refused; paused" in shown
+    (row,) = health["adaptive_limits"]
+    assert (row["state"], row["waiting"], row["refused"]) == ("paused", 8, 8)
+    changes = [event.state for event in heard if isinstance(event, rb.events.LimitChanged)]
+    assert changes[0] == "began"
+    assert set(changes) <= {"began", "lowered"}
+
+
+def test_an_exhausted_limit_is_reported_and_so_is_its_end():
+    refusing, heard = [True], []
+
+    async def ask():
+        return httpx.Response(429) if refusing else "answer"
+
+    protected = rb.Policy(rb.Retry(), rb.AdaptiveLimit())(ask, idempotent=True)
+
+    async def main():
+        call = asyncio.create_task(protected())
+        await asyncio.sleep(60)
+        with pytest.raises(ThrottledError, match="another one is trying"):
+            await protected()
+        refusing.clear()
+        assert await call == "answer"
+
+    with rb.listen(heard.append):
+        run(main)
+    changes = [event.state for event in heard if isinstance(event, rb.events.LimitChanged)]
+    assert changes == ["began", "exhausted", "recovered"]

@@ -188,3 +188,19 @@ def test_e19_a_block_that_never_ends_is_freed():
         assert rb.calls.circuit("never ends").state == "closed"
         gc.collect()
         assert remaining() is None
+
+
+def test_an_error_of_a_rejected_call_is_freed_with_its_last_reference():
+    """In an outage nearly every call ends in one: none waits for the garbage collector."""
+    call = rb.Policy(rb.Breaker.consecutive(1))(Server(always=REFUSED).get)
+    with pytest.raises(REFUSED):
+        call()
+    gc.disable()
+    try:
+        with pytest.raises(rb.CircuitOpenError) as caught:
+            call()
+        error = weakref.ref(caught.value)
+        del caught
+        assert error() is None
+    finally:
+        gc.enable()

@@ -9,7 +9,6 @@ __getattr__ = lazily(
     "resilient_bridge.calls",
     {
         "": "plan recommended registry strategies",
-        "adaptive.guard": "AdaptiveGuard",
         "adaptive.machine": "Machine Ticket",
         "adaptive.state": "Limits",
         "breaker": "circuit",

@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.cli",
     {
-        "": "demo demo_mcp mcp_http options pipe pipe_events printing report terminal",
+        "": "demo demo_mcp mcp_http mcp_install options pipe pipe_events printing report terminal",
         "classify": "read",
         "commands": "parser",
         "demo": "Watch",

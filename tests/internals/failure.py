@@ -17,7 +17,7 @@ __getattr__ = lazily(
         "lookup": "raw_failure",
         "record": "ended Record",
         "retry_after": "parse_http_date wait_from_headers",
-        "statuses": "status_finding upgrade_finding",
+        "statuses": "upgrade_finding",
         "system": "tls_finding",
         "vocabulary": "PROOFS",
         "wrong_values": "line_for_value line_with",

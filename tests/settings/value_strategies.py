@@ -132,6 +132,7 @@ SKIPPED = {
     # functions of dialects come from `rb.dialects`; what goes with them needs them
     "Dialect": "decode encode positions resume waits_for_hello login pings silence answers confirms echo acknowledges acknowledge_within",
     "Positions": "contiguous overlap ends proof",
+    "AdaptiveLimit": "least",  # at most `most`
     "Breaker": "minimum",
 }  # fmt: skip
 

@@ -318,6 +318,31 @@ def test_tasks_that_poll_starve_no_other(orders):
 
 
 @pytest.mark.parametrize("orders", SEARCHES)
+def test_callbacks_that_come_again_at_once_starve_no_task(orders):
+    """As a packet does that nobody has read yet."""
+
+    async def main():
+        loop, is_read = asyncio.get_running_loop(), False
+
+        def again():
+            if not is_read:
+                loop.call_at(loop.time(), again)
+                loop.call_soon(int)
+
+        async def read():
+            nonlocal is_read
+            for _ in range(20):
+                await asyncio.sleep(0)
+            is_read = True
+
+        again()
+        await asyncio.gather(*(read() for _ in range(3)))
+
+    for seed in SEEDS:
+        Simulation(seed, server=None, orders=orders, max_steps=5_000).run(main)
+
+
+@pytest.mark.parametrize("orders", SEARCHES)
 def test_timers_come_in_the_order_of_time_also_when_overdue(orders):
     async def main():
         loop, seen = asyncio.get_running_loop(), []

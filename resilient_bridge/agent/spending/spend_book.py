@@ -3,8 +3,7 @@
 Rule: the lock is held only for arithmetic, never during a write. An account is changed before it is
 saved, because spent money cannot be taken back; a call is admitted only after the save.
 
-Spent and approved amounts and a cancellation must survive one damaged file. The backup gets the
-content of the previous save, so they are saved again until the backup has them too.
+What was spent survives one damaged file: the backup has each value too.
 """
 
 from __future__ import annotations
@@ -45,7 +44,9 @@ class Book:
         self.name = name
         self.mode = account.mode
         self.file = file = (
-            None if path is None else StateFile(path, version=_VERSION, check=SpendAccount.check)
+            None
+            if path is None
+            else StateFile(path, version=_VERSION, check=SpendAccount.check, copies=2)
         )
         self.is_open = file is None
         self._owner = None if file is None else Owner(file.path)
@@ -58,9 +59,7 @@ class Book:
         self._disk = new_rlock()
         self._is_lost = False  # no copy of the file could be read
         self._version = 0  # the number of the last change
-        self._vital = 0  # the number of the last change that must not be lost
         self._saved = 0  # the number of the last change in the file
-        self._backed = 0  # the number of the last change in the backup
         self._has_failed = False
         self._is_mending = False
 
@@ -74,11 +73,8 @@ class Book:
         emit the events.
         """
         with self._lock:
-            before = self._account.footing
             result = act(self._account)
             self._version += 1
-            if self._account.footing != before:
-                self._vital = self._version
             changes = self._account.take_changes()
         for charge in changes.woken:
             if not charge.wake():  # its event loop is closed
@@ -156,27 +152,22 @@ class Book:
         if self._is_lost:
             account.lose()
 
-    def save(self, *, once: bool = False) -> None:
-        """Save all changes so far, and those that must not be lost to the backup too, unless
-        `once`.
-
-        One write serves all threads that wait for it.
-        """
+    def save(self) -> None:
+        """Save all changes so far; one write serves all threads that wait for it."""
         if self.file is None:
             return
         with self._lock:
-            wanted, vital = self._version, 0 if once else self._vital
+            wanted = self._version
         with self._disk:
-            if self._saved >= wanted and self._backed >= vital:
+            if self._saved >= wanted:
                 return
-            while self._saved < wanted or self._backed < vital:
-                with self._lock:
-                    version, value = self._version, self._account.saved()
-                if self._owner is None or not self._is_taken:
-                    self.file.save(value)
-                else:
-                    self.file.save_as(self._owner, value)
-                self._backed, self._saved = self._saved, version
+            with self._lock:
+                version, value = self._version, self._account.saved()
+            if self._owner is None or not self._is_taken:
+                self.file.save(value)
+            else:
+                self.file.save_as(self._owner, value)
+            self._saved = version
             recovered, self._has_failed = self._has_failed, False
         if recovered:
             emit(events.StoreChanged(store=f"SpendBudget {self.name}", state="working"))

@@ -7,7 +7,7 @@ after an error and after a cancellation, and with `path=` after a crash.
 from __future__ import annotations
 
 from decimal import Decimal
-from functools import partial, update_wrapper
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, cast, overload
 from weakref import WeakSet
 
@@ -277,7 +277,7 @@ class SpendCall:
                 await signal.suspend(current_world(), patience)
             self._admitted(charge, patience)
             if book.file is not None:
-                await in_thread(partial(book.save, once=True))
+                await in_thread(book.save)
         except BaseException:
             book.change(lambda account: account.end(charge, has_run=False))
             if book.file is not None:
@@ -305,7 +305,7 @@ class SpendCall:
             if patience is None or patience > 0:
                 signal.wait(patience)
             self._admitted(charge, patience)
-            book.save(once=True)
+            book.save()
         except BaseException:
             book.change(lambda account: account.end(charge, has_run=False))
             book.save_or_tell()

@@ -145,11 +145,6 @@ class SpendAccount:
         )
 
     @property
-    def footing(self) -> tuple[Decimal, Decimal, bool, bool]:
-        """The values that must survive a damaged file: a change of them is saved to the backup too."""
-        return self.spent, self.limit, self.is_cancelled, self.is_known
-
-    @property
     def is_idle(self) -> bool:
         return not self._running and not self._queue
 

@@ -14,6 +14,7 @@ import os
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from ... import events
 from ...failure import (
     Executed,
     Failure,
@@ -24,6 +25,8 @@ from ...failure import (
     quota_wait,
 )
 from ...failure.what import is_function, matches_safely
+from ...telemetry import emit
+from ...telemetry.hub import HUB
 from ...transports.event_loop import running_loop
 from ...world import REAL
 from ...world.signal import Signal
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     from ..frame import CallFrame
     from ..guards import Wait
     from ..retry.decision import Matcher
-    from .state import Limit, Limits
+    from .state import Change, Limit, Limits
     from .value import AdaptiveLimit
 
     class Decides(Protocol):
@@ -172,7 +175,8 @@ class AdaptiveGuard(Guard):
             if wait is None:
                 wait = attempt.header_wait
             (attempt.first or attempt).ticket = call
-            limits.refused(call.limit, call, now, failure, wait, attempt.world.rng)
+            change = limits.refused(call.limit, call, now, failure, wait, attempt.world.rng)
+            _tell(limits, call.limit, change, failure)
             if limits.clock is REAL.monotonic:
                 pausing(limits, now)
             return
@@ -180,7 +184,7 @@ class AdaptiveGuard(Guard):
         if has_failed:
             limits.released(call.limit, call, now)
         else:
-            limits.succeeded(call.limit, call, now)
+            _tell(limits, call.limit, limits.succeeded(call.limit, call, now), None)
 
     def hear(self, attempt: CallFrame, headers: object, *, is_refused: bool) -> None:
         """Take the wait that headers ask for, of a quota that is used up."""
@@ -284,6 +288,23 @@ class AdaptiveGuard(Guard):
         if (call.refusals > 1 or asks_long) and _may_fall_back(plan, failure):
             return "rejected"
         return None
+
+
+def _tell(limits: Limits, limit: Limit, change: Change, failure: Failure | None) -> None:
+    """Report what has changed about a limit."""
+    if not change or (change == "lowered" and not HUB.listening):
+        return
+    emit(
+        events.LimitChanged(
+            key=limits.name_of(limit.key),
+            owner=limits.key,
+            state=change,
+            at_once=limit.at_once,
+            per_second=1 / limit.spacing if limit.spacing else None,
+            waiting=len(limit.queue),
+            failure=failure,
+        )
+    )
 
 
 def _limits_of(attempt: CallFrame) -> Limits:

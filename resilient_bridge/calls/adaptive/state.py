@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import WeakSet
 
 from ...locks import new_rlock
@@ -36,6 +36,10 @@ WATCH: Final = 2
 """Waiting calls that watch the time: the second is there in case that the first is stuck."""
 _SHARED_FOR: Final = 30.0
 """Seconds after a success or a refusal of another limit for which the room counts as shared with it."""
+
+
+Change: TypeAlias = Literal["", "began", "lowered", "exhausted", "recovered"]
+"""What an end of a call has changed about its limit."""
 
 
 class Limit(Machine):
@@ -152,21 +156,23 @@ class Limits:
         return at
 
     def leave(self, limit: Limit, ticket: Ticket, now: float) -> None:
-        """Stop waiting, or give a place back unused."""
+        """Stop waiting, or give a permit back unused."""
         with self._lock:
             limit.leave(ticket, now)
         self.advance(limit, now)
 
-    def succeeded(self, limit: Limit, ticket: Ticket, now: float) -> None:
-        """Count a success, and give the place back."""
+    def succeeded(self, limit: Limit, ticket: Ticket, now: float) -> Change:
+        """Count a success, and give the permit back; return what has changed."""
         with self._lock:
+            was_exhausted = limit.is_exhausted
             if not ticket.has_permit:
                 limit.earlier_ended(now)
             limit.succeeded(ticket, now)
         self.advance(limit, now)
+        return "recovered" if was_exhausted else ""
 
     def released(self, limit: Limit, ticket: Ticket, now: float) -> None:
-        """Give a place back after an end that says nothing about the limit."""
+        """Give a permit back after an end that says nothing about the limit."""
         with self._lock:
             if not ticket.has_permit:
                 limit.earlier_ended(now)
@@ -181,9 +187,11 @@ class Limits:
         failure: Failure,
         wait: float | None,
         rng: random.Random,
-    ) -> None:
-        """Count a refusal, give the place back, and shut the door."""
+    ) -> Change:
+        """Count a refusal, give the permit back, and shut the door; return what has changed."""
         with self._lock:
+            before = limit.at_once, limit.spacing
+            is_first, was_exhausted = not limit.refused, limit.is_exhausted
             if not ticket.has_permit:
                 limit.earlier_ended(now)
             limit.last = failure
@@ -193,7 +201,11 @@ class Limits:
                 for other in others:
                     other.make_room(now)
             self.until = now + FORGOTTEN_AFTER
+            is_lowered = (limit.at_once, limit.spacing) != before
         self.advance(limit, now)
+        if limit.is_exhausted and not was_exhausted:
+            return "exhausted"
+        return "began" if is_first else "lowered" if is_lowered else ""
 
     def heard(self, limit: Limit, wait: float, now: float) -> None:
         """Shut the door for so long, because a header says that nothing is left until then."""

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from ...failure import Failure
-    from .state import Limit
+    from ...world import World
+    from .state import Limit, Limits
 
 
 class LimitStatus(NamedTuple):
@@ -54,18 +55,29 @@ def adaptive_limits() -> Mapping[str, LimitStatus]:
     same name, the later ones are numbered: `app.search #2`.
     """
     world, found = CURRENT.get().world, dict[str, LimitStatus]()
-    now = world.monotonic()
     for owner in sorted(MADE, key=lambda each: each.key):
-        if owner.clock is not world.monotonic:
-            continue
-        for limit in owner.in_use(now):
-            name = known = owner.name_of(limit.key)
-            number = 1
+        for known, status in _of(owner, world) if owner.clock is world.monotonic else ():
+            name, number = known, 1
             while name in found:
                 number += 1
                 name = f"{known} #{number}"
-            found[name] = _status(limit, now)
+            found[name] = status
     return MappingProxyType(found)
+
+
+def described(owner: Limits) -> tuple[str, ...]:
+    """Return a line about each limit of an owner that is in force at this moment."""
+    world = CURRENT.get().world
+    return tuple(
+        f"limited now: {name}: {status.at_once:.3g} at once, {status.running} running, "
+        f"{status.waiting} waiting, {status.refused} refused; {status.state}"
+        for name, status in _of(owner.of(world.monotonic), world)
+    )
+
+
+def _of(owner: Limits, world: World) -> list[tuple[str, LimitStatus]]:
+    now = world.monotonic()
+    return [(owner.name_of(limit.key), _status(limit, now)) for limit in owner.in_use(now)]
 
 
 def _status(limit: Limit, now: float) -> LimitStatus:

@@ -70,7 +70,7 @@ class SharedCircuit(CircuitState):
         on_transition: Callable[[CircuitState, State, State, str, float], None],
         store: SharedState,
         *,
-        on_shadow: Callable[[CircuitState, CircuitOpenError], None] = lambda *_: None,
+        on_shadow: Callable[[CircuitState, CircuitOpenError], None] | None = None,
     ) -> None:
         super().__init__(key, settings, rng, on_transition, on_shadow)
         self.store = store

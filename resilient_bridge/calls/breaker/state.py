@@ -100,7 +100,7 @@ class CircuitState:
         settings: Breaker,
         rng: random.Random,
         on_transition: Callable[[CircuitState, State, State, str, float], None],
-        on_shadow: Callable[[CircuitState, CircuitOpenError], None] = lambda *_: None,
+        on_shadow: Callable[[CircuitState, CircuitOpenError], None] | None = None,
     ) -> None:
         self.key = key
         self.settings = settings
@@ -142,6 +142,8 @@ class CircuitState:
         if (
             remaining > 0
         ):  # true whatever another thread does now, and the usual answer in an outage
+            if not self.settings.shadow:
+                raise CircuitOpenError(self.key, "open", self.why, remaining, self.because)
             return self._reject("open", remaining)
         with self._lock:
             if self.is_closed:
@@ -158,10 +160,11 @@ class CircuitState:
     def _reject(self, state: State, hint: float | None, why: str | None = None) -> int:
         """Raise CircuitOpenError; a shadow reports it, and returns a permit that counts nowhere."""
         why = self.why if why is None else why
-        error = CircuitOpenError(self.key, state, why, hint, self.because)
         if not self.settings.shadow or state == "isolated":
-            raise error
-        self._on_shadow(self, error)
+            # never out of a variable: the error's traceback would hold the frame that holds it
+            raise CircuitOpenError(self.key, state, why, hint, self.because)
+        if self._on_shadow is not None:
+            self._on_shadow(self, CircuitOpenError(self.key, state, why, hint, self.because))
         return self.era  # of a circuit that is not closed
 
     def succeeded(self, permit: int, now: float, seconds: float) -> None:

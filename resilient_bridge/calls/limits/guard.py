@@ -158,7 +158,7 @@ class RateGuard(Guard):
     def leave_hedge(self, hedge: CallFrame, failure: Failure | None) -> None:  # noqa: ARG002 -- as of all
         if hedge.is_rejected:  # by another layer: its turn was not used
             state: RateState = state_for(hedge, RATES)
-            state.cancel()
+            state.cancel(has_started=True)
 
 
 def _waits(state: RateState, world: World, wait: float) -> Iterator[float]:

@@ -184,8 +184,12 @@ class RateState:
             limit = self.settings
             if limit.per != self._per:
                 self._rescale(now, limit.per)
-            debt = max(0.0, self._full_at - now) + limit.per / limit.calls
+            token = limit.per / limit.calls
+            debt = max(0.0, self._full_at - now) + token
             wait = debt - limit.per
+            refilled = self._refilled_at + token - limit.per - now
+            if refilled > _PUNCTUAL:
+                wait = max(wait, refilled)
             if wait <= _ROUNDING:
                 wait = 0.0
             elif wait > max_wait + _ROUNDING:
@@ -219,10 +223,15 @@ class RateState:
         self._refilled_at = now + max(0.0, self._refilled_at - now) * share
         self._per = per
 
-    def cancel(self) -> None:
-        """Give a turn back: the next caller's comes earlier; waiting callers keep theirs."""
+    def cancel(self, *, has_started: bool = False) -> None:
+        """Give a turn back, also one that was used: the next caller's comes earlier; waiting
+        callers keep theirs.
+        """
         with self._lock:
-            self._full_at -= self._per / self.settings.calls
+            token = self._per / self.settings.calls
+            self._full_at -= token
+            if has_started:
+                self._refilled_at -= token
 
     def is_used(self, now: float) -> bool:
         """Return whether calls have used turns that have not come back."""

@@ -47,7 +47,7 @@ class BlockFrame(CallFrame):
 
     __slots__ = ("around", "limit", "timed", "timers", "token_of_context")
 
-    around: CallFrame
+    around: CallFrame | None  # the attempt; None only while it is made
     limit: object  # the Deadline
     timed: _Run
     timers: Timers | None  # of an async block
@@ -119,9 +119,9 @@ def leave(limit: object, error: BaseException | None) -> None:
             raise passed
     finally:
         # A task that outlives the block is outside of it.
-        frame.deadline_at, frame.bounded_since, frame.is_bounded = (
-            frame.around.deadline_at, None, False,
-        )  # fmt: skip
+        outside = frame.around
+        frame.deadline_at = None if outside is None else outside.deadline_at
+        frame.bounded_since, frame.is_bounded = None, False
         del frame, error  # an error must not be held by a frame that it holds
 
 

@@ -212,10 +212,8 @@ class JournaledFile(StateFile):
         """Begin both copies anew with the whole value, then make the other changes."""
         entry = Entry(number=self._last + 1, value=value, files=tuple(sorted(files)))
         line = entry.to_line()
-        first, second = self._journal
-        replace_in_order((first, line))
-        with _perhaps():
-            replace_in_order((second, line), *changes)
+        copies = ((path, line) for path in self._journal)
+        replace_in_order(*copies, *changes, counts_with=self._journal[0])
         self._last += 1
         self._size = 0
 

@@ -1,6 +1,6 @@
 """A value in a file that survives crashes and damage, and reports every loss.
 
-Rule: the original changes only after its backup has, and each in one step. A copy that cannot
+Rule: the original changes only when its backup is safe, and each in one step. A copy that cannot
 be trusted is kept under another name before anything replaces it. What is used instead, and what is
 lost, is reported by `Loaded`, by one event, and in the log.
 """
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from ... import events
-from ...failure import Failure, StoreError, redact
+from ...failure import Failure, StoreError, config_error, redact
 from ...failure.teaching import taught
 from ...files.file_changes import keep_copy, remove, remove_leftovers, replace_in_order
 from ...files.private_files import path_of, prepare_directory, read_private
 from ...locks import new_rlock
 from ...telemetry import emit
+from ...values.fields import is_count
 from ...world import current_world
 from .candidates import Candidate, Demands
 from .copies import backup_of
@@ -75,6 +76,9 @@ class StateFile:
     removed ("" for nothing), which becomes `Loaded.lost`. `migrations` maps a version to the
     function that turns its value into that of the next version.
 
+    `copies=2`: the backup has each value too, not the one before it, so damage in one of the two
+    files loses nothing that was saved. A save costs the same.
+
     Nothing is read or written before `load` or `save`. Both block until the disk has done it: in
     async code use `await asyncio.to_thread(file.save, value)`. Threads of one process may share the
     object; two processes, or two objects, must not share a path. Raises ConfigError for wrong
@@ -93,6 +97,7 @@ class StateFile:
         check: Callable[[Any], object] | None = None,
         orphans: Callable[[Any], tuple[Any, str]] | None = None,
         migrations: Mapping[int, Callable[[Any], Any]] | None = None,
+        copies: Literal[1, 2] = 1,
     ) -> None:
         self._path = path_of(path, _FIELD)
         self._backup = backup_of(self._path, self._form)
@@ -103,6 +108,9 @@ class StateFile:
             migrations=dict(migrations or {}),
             form=self._form,
         )
+        if not is_count(copies) or copies > 2:
+            raise config_error("StateFile.copies", "1 or 2", copies, write="copies=2")
+        self._copies = copies
         self._lock = new_rlock()
         self._known: tuple[bytes, ...] = ()  # the digests that the file may have by this object
         self._saved_at: datetime | None = None  # the time of the last of these, if it has a value
@@ -197,6 +205,9 @@ class StateFile:
     def _replace(self, data: bytes, backup: bytes | None, value: Any) -> None:
         """Replace the backup, if there is a new one, then the file by the document of a value."""
         del value  # a subclass writes it elsewhere too
+        if self._copies == 2:  # the file first: until then the backup has what is replaced
+            replace_in_order((self._path, data), (self._backup, data), counts_with=self._path)
+            return
         changes = () if backup is None else ((self._backup, backup),)
         replace_in_order(*changes, (self._path, data))
 
@@ -207,8 +218,11 @@ class StateFile:
         self._known = () if main.data is None else (_digest(main.data),)
         self._saved_at = None
         if main.is_sound and not main.is_over:
-            outdated = self._demands.outdated(main, read_private(self._backup, _FIELD))
+            second = read_private(self._backup, _FIELD)
+            outdated = self._demands.outdated(main, second)
             if outdated is None:
+                if self._copies == 2 and second != main.data:
+                    self._mend_backup(main.data or b"")
                 return Loaded(
                     value=main.value, source="file", saved_at=main.saved_at, lost=main.lost
                 )
@@ -217,6 +231,11 @@ class StateFile:
         if backup.data is None and (main.data is None or main.is_over):
             return Loaded(value=None, source="new", lost=main.lost)
         return self._recovered(main, backup, reports)
+
+    def _mend_backup(self, data: bytes) -> None:
+        """Make the backup what the file is, unless it is of a later version."""
+        if self._examined(self._backup).failure.code != "SYS_STATE_FOREIGN":
+            replace_in_order((self._backup, data))
 
     def save_as(self, owner: Owner, value: Any) -> None:
         """Save as the owner of the file.
@@ -245,7 +264,9 @@ class StateFile:
         return bool(self._known) and (found is None or _digest(found) not in self._known)
 
     def _examined(self, path: Path) -> Candidate:
-        return self._demands.examined(path, read_private(path, _FIELD))
+        found = self._demands.examined(path, read_private(path, _FIELD))
+        is_complete = self._copies == 2 and found.is_usable
+        return attrs.evolve(found, is_complete=True) if is_complete else found
 
     def _recovered(
         self, main: Candidate, backup: Candidate, reports: list[events.StateSetAside]
