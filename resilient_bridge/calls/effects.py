@@ -167,7 +167,8 @@ class Asked(NamedTuple):
     """A call that is about to be made.
 
     `is_keyed`: its digest is that of a key of the caller's, so its end is remembered. `is_again`:
-    the caller says that it is made whatever the ledger has.
+    the caller says that it is made whatever the ledger has. `is_in_doubt`: it may have run already,
+    as another journal says.
     """
 
     name: str
@@ -175,6 +176,7 @@ class Asked(NamedTuple):
     arguments: Mapping[str, Any]
     key: str | None = None
     is_again: bool = False
+    is_in_doubt: bool = False
 
 
 class Admission(NamedTuple):
@@ -258,6 +260,7 @@ class _CallOptions(NamedTuple):
 
     key: str | None = None
     is_again: bool = False
+    is_in_doubt: bool = False
     effect: Effect | None = None
 
 
@@ -265,9 +268,9 @@ _OPTIONS: ContextVar[_CallOptions] = ContextVar("resilient_bridge.effects", defa
 
 
 @contextmanager
-def call_options(key: str | None, *, again: bool) -> Generator[None]:
-    """Say of the calls inside that they have this key, or are made again."""
-    token = _OPTIONS.set(_CallOptions(key, again))
+def call_options(key: str | None, *, again: bool, is_in_doubt: bool = False) -> Generator[None]:
+    """Say of the calls inside that they have this key, are made again, or may have run already."""
+    token = _OPTIONS.set(_CallOptions(key, again, is_in_doubt))
     try:
         yield
     finally:
@@ -353,6 +356,10 @@ class Gate:
             raise unusable(self.name, error) from error
         if found.replaced is not None:
             resolved(found.replaced, found.how)
+        if asked.is_in_doubt and found.is_new and not replaces:
+            # of another journal: from now on it is in doubt here, too, and not called
+            self.ledger.leave(found.effect, now[1])
+            return Admission(found.effect, is_new=False)
         return found
 
     async def _begin_in_thread(self, asked: Asked, replaces: int) -> Admission:
@@ -422,7 +429,7 @@ class Gate:
 
 def asked_for(name: str, rule: EffectRule, arguments: Mapping[str, Any]) -> Asked:
     """Return a call by what it is compared by. Raises ConfigError for what cannot be compared."""
-    key, is_again, _ = _OPTIONS.get()
+    key, is_again, is_in_doubt, _ = _OPTIONS.get()
     if key is None and rule.key is not None:
         made: object = rule.key(arguments)
         key = made if isinstance(made, str) else ""
@@ -439,7 +446,7 @@ def asked_for(name: str, rule: EffectRule, arguments: Mapping[str, Any]) -> Aske
             error.got,
             write=f"Effects(path, ignore={{{name.rpartition('.')[2]!r}: [{field!r}]}})",
         ) from None
-    return Asked(name, digest, arguments, key, is_again)
+    return Asked(name, digest, arguments, key, is_again, is_in_doubt)
 
 
 def guarded(function: Any, gate: Gate, form: Form) -> Any:

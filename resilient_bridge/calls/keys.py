@@ -177,6 +177,11 @@ class ValueStates(States):
         self._values = values
         self._latest: list[Callable[[], None]] = []
 
+    @property
+    def owner(self) -> States:
+        """The owner of what no key function selects."""
+        return self._owner
+
     def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:
         """Return the state for these settings: that of the value, if they have a key function."""
         function: Any = getattr(settings, "key", None)
@@ -210,6 +215,11 @@ class Unkeyed(States):
     def __init__(self, owner: States) -> None:
         super().__init__(owner.name, owner.shared_as, shares_pause=owner.shares_pause)
         self._owner = owner
+
+    @property
+    def owner(self) -> States:
+        """The owner of what no key function selects."""
+        return self._owner
 
     def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:
         """Return the owner's state, or one for nobody."""

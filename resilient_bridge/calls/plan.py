@@ -328,7 +328,7 @@ class Operation:
         # The circuit that a first attempt asks before anything else.
         self.in_front = self.circuit if plan.asks_in_front else None
         limit = only(policy.layers, AdaptiveLimit)
-        self.limits = None if limit is None else limits_of(states, limit)
+        self.limits = None if limit is None else limits_of(states.owner, limit)
         self.pause = NO_PAUSE if plan.retry is None else pause_of(states)
         states.current = self.circuit
         # The name in events: of its circuit, or of the owner of its state.

@@ -368,6 +368,11 @@ class States:
             f"{sort.name} by value", partial(_BY_VALUE.of, key, make) if self.shares_pause else make
         )
 
+    @property
+    def owner(self) -> States:
+        """Whose state is what no key function selects: itself, unless it stands for one value."""
+        return self
+
     def circuits(self) -> list[_Circuit]:
         """Return the circuits in use: the current one, and those of values."""
         found = [] if self.current is None else [self.current]

@@ -92,7 +92,13 @@ def describe_tools(tools: list[dict[str, Any]], page: Page, *, is_command: bool)
     )
     page.row(
         "anything else",
-        _names(others) + (": a repeat may do it twice, so none is made" if others else ""),
+        _names(others)
+        + (
+            ": a repeat may do it twice, so none is made; --effects FILE holds a call in doubt that"
+            " the model makes again"
+            if others
+            else ""
+        ),
     )
 
 

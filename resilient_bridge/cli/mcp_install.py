@@ -146,7 +146,7 @@ def _by_hand(path: Path, error: Exception, client: str) -> str:
 
 def _difference(path: Path, before: str, after: str) -> str:
     lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), str(path), str(path), n=2, lineterm=""
+        before.split("\n"), after.split("\n"), str(path), str(path), n=2, lineterm=""
     )
     return redact_lines("\n".join(lines), limit=_WIDE)
 

@@ -41,20 +41,21 @@ def members_of(text: str, key: str) -> dict[str, Any]:
 
     Raises NotEditableError.
     """
-    found = _checked(text).get(key)
-    if found is not None and not isinstance(found, dict):
+    found = _checked(text).get(key, {})
+    if not isinstance(found, dict):
         raise NotEditableError(f"{json.dumps(key)} holds no object")
-    return cast("dict[str, Any]", found or {})
+    return cast("dict[str, Any]", found)
 
 
 def with_member(text: str, key: str, name: str, value: object) -> str:
     """Return the text with `value` as member `name` of the object under `key`.
 
-    An empty text becomes a new object. Raises NotEditableError.
+    An empty text becomes a new object; one that has this value stays. Raises NotEditableError.
     """
     if not text.strip().removeprefix(_BOM):
         return json.dumps({key: {name: value}}, indent=2, ensure_ascii=False) + "\n"
-    members_of(text, key)
+    if (members := members_of(text, key)).get(name) == value and name in members:
+        return text
     indent = found[1] if (found := _INDENT.search(text)) is not None else _USUAL_INDENT
     newline = "\r\n" if "\r\n" in text else "\n"
     root = _object_at(text, _start(text))
@@ -120,7 +121,7 @@ def _object_at(text: str, index: int) -> _Object:
 
 def _item(name: str, value: object, indent: str, depth: int) -> str:
     """Return a member as it is written at this depth, without the indentation of its first line."""
-    written = json.dumps({name: value}, indent=indent, ensure_ascii=False).splitlines()[1:-1]
+    written = json.dumps({name: value}, indent=indent, ensure_ascii=False).split("\n")[1:-1]
     first, *rest = [line.removeprefix(indent) for line in written]
     return "\n".join([first, *(indent * depth + line for line in rest)])
 

@@ -495,6 +495,10 @@ EXAMPLES: Final[Mapping[str, str]] = {
 
 OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "RateLimit.calls": "10",
+    "AdaptiveLimit.start": "8",
+    "AdaptiveLimit.most": "64",
+    "AdaptiveLimit.least": "1",
+    "AdaptiveLimit.key": '"our quota"',
     "Hedge.after": "2",
     "Hedge.budget": "0.05",
     "Hedge.most": "1",

@@ -122,6 +122,15 @@ def test_each_limit_and_each_budget_is_one_per_value():
         assert asked == ["a", "a", "b", "b"]
 
 
+def test_an_adaptive_limit_beside_a_key_function_is_the_owners():
+    """It has keys of its own: a value of another layer's key does not divide it."""
+    policy = rb.Policy(rb.AdaptiveLimit(), Breaker(key=host))
+    fetch = policy(fails_for()[0], idempotent=True)
+    operations = [fetch.__binding__.operation.by_key.of((name,), {}).operation for name in "ab"]
+    assert operations[0].circuit is not operations[1].circuit
+    assert operations[0].limits is operations[1].limits is fetch.__binding__.operation.limits
+
+
 async def test_a_bulkhead_that_is_full_for_one_lets_the_others_in():
     ended = asyncio.Event()
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import pytest
 
 import resilient_bridge as rb
@@ -33,6 +34,7 @@ class Call:
     number: int = -1
     seconds: float = 0.0
     fails: type[Exception] | None = None
+    is_refused: bool = False
     probe_of: int = 0  # the half-open time in which it started
     cancelled_at: float | None = None
     arrived: float = -1.0
@@ -51,6 +53,7 @@ class Run:
     problems: list[str] = field(default_factory=list)
     function: Any = None
     times: list[float] = field(default_factory=list)  # when the function was reached
+    refusals: int = 0
     half_opened: int = 0  # how often the circuit has become half open
     blocked: float = 0.0  # seconds in which the loop was blocked
 
@@ -242,6 +245,68 @@ LIMITS = {
 }
 
 
+# ---- the limit that is learnt
+
+
+class RefusedError(Exception):
+    """A refusal, as a client with a response raises it."""
+
+    def __init__(self) -> None:
+        super().__init__("429 Too Many Requests")
+        self.response = httpx.Response(429)
+
+
+RefusedError.__module__, RefusedError.__qualname__ = "httpx", "HTTPStatusError"
+
+
+def refuses_above(number: int) -> Callable[[Run, Call], None]:
+    """The server takes so many calls at once."""
+
+    def watch(run: Run, call: Call) -> None:
+        call.is_refused = run.inside >= number
+        run.refusals += call.is_refused
+
+    return watch
+
+
+def no_call_is_lost(run: Run) -> None:
+    """A refusal costs time: each call that was not cancelled and did not fail by itself has ended well."""
+    for call in run.calls:
+        if call.fails is None and call.cancelled_at is None and call.outcome != "answered":
+            run.problems.append(f"lost: {call}")
+            return
+
+
+async def nothing_is_held(run: Run) -> None:
+    """When all calls have ended no limit has one that runs or waits, and calls go through one by one."""
+    for name, status in rb.calls.adaptive_limits().items():
+        if status.running or status.waiting:
+            run.problems.append(f"{name}: {status.running} run, {status.waiting} wait")
+    await asyncio.sleep(60)
+    for _ in range(3):
+        (probe,) = await _probe(run, 1, 0.0)
+        if len(probe.starts) != 1:
+            run.problems.append(f"one alone started {len(probe.starts)} times")
+
+
+def learnt(**options: Any) -> Callable[[], rb.Policy]:
+    """A policy with an adaptive limit, which a few attempts are enough for."""
+    return lambda: rb.Policy(rb.Retry(attempts=1), rb.AdaptiveLimit(**options))
+
+
+LIMITS |= {
+    "adaptive limit of a server that takes three": Limit(
+        learnt(), no_call_is_lost, nothing_is_held, refuses_above(3)
+    ),
+    "adaptive limit of a server that takes one": Limit(
+        learnt(), no_call_is_lost, nothing_is_held, refuses_above(1)
+    ),
+    "adaptive limit that begins with two and has no more than three": Limit(
+        learnt(start=2, most=3), both(at_most(3), no_call_is_lost, no_overtaking), nothing_is_held
+    ),
+}
+
+
 # ---- one run
 
 
@@ -271,12 +336,16 @@ def protected(limit: Limit, run: Run) -> Any:
         limit.watch(run, call)
         run.began(call)
         try:
+            if call.is_refused:
+                await asyncio.sleep(0.1)
+                raise RefusedError
             await asyncio.sleep(call.seconds)
             if call.fails is not None:
                 raise call.fails("injected")
         finally:
             run.inside -= 1
             call.outcome = "over"
+        call.outcome = "answered"
 
     policy = limit.policy()
     has_retry = any(isinstance(layer, rb.Retry) for layer in policy.layers)

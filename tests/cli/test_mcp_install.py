@@ -127,12 +127,13 @@ def test_the_entry_of_the_server_is_replaced_under_its_old_name(home):
         ('// mine\n{"servers": {}}', "has comments"),
         ('{"servers": {"a": 1,}}', "is not JSON"),
         ('{"servers": []}', "holds no object"),
+        ('{"servers": null}', "holds no object"),
         ("[]", "holds no object"),
         ('{"servers": {}, "servers": {}}', "twice"),
         ("[" * 100_000, "is not JSON"),
         (b'{"a": "\xff"}', "is not UTF-8"),
     ],
-    ids=["comments", "no JSON", "a list of servers", "a list", "twice", "deep", "no UTF-8"],
+    ids=["comments", "no JSON", "a list of servers", "null", "a list", "twice", "deep", "no UTF-8"],
 )
 def test_what_an_edit_would_lose_is_refused(text, why, home, capsys):
     """Nothing is changed, and the error says how to go on by hand."""
@@ -246,12 +247,16 @@ def test_wrong_usage_names_what_is_expected(words, text, home, capsys):
 
 
 def test_line_ends_and_tabs_stay(home):
+    """A separator of lines that is none of JSON's is a part of its string."""
     file = home / ".cursor/mcp.json"
     file.parent.mkdir()
     text = '\ufeff{\r\n\t"mcpServers": {}\r\n}'
     file.write_bytes(text.encode())
-    assert installed("cursor") == 0
+    assert installed("cursor", "memory", "--env", "WORDS=a\u2028b") == 0
     after = file.read_bytes().decode()
+    assert json.loads(after.removeprefix("\ufeff"))["mcpServers"]["memory"]["env"]["WORDS"] == (
+        "a\u2028b"
+    )
     assert after.startswith('\ufeff{\r\n\t"mcpServers": {\r\n\t\t"memory": {\r\n\t\t\t"command"')
     assert after.count("\n") == after.count("\r\n")
     assert undone("cursor") == 0

@@ -10,6 +10,7 @@ __getattr__ = lazily(
     {
         "": "documents",
         "documents": "DocumentError joined read_document",
+        "json_members": "NotEditableError with_member",
         "texts": "read_bytes read_seconds read_span write_span",
     },
 )

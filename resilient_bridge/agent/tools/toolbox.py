@@ -335,10 +335,23 @@ class Toolbox(TeachesNames):
             return refuse_name(name, self._entries)
         if again is not False:
             check_flag("Toolbox.call(again)", again)
-        if self._effects is None or entry.tool.idempotent:
+        if not self.remembers(entry.tool):
             return await call_tool(entry, arguments, idempotency_key, seconds)
         with call_options(idempotency_key, again=again):
             return await call_tool(entry, arguments, idempotency_key, seconds)
+
+    def remembers(self, tool: Tool) -> bool:
+        """Return whether calls of a tool in doubt are remembered; an internal method."""
+        return self._effects is not None and not tool.idempotent
+
+    async def settle(self, name: str, arguments: Mapping[str, Any] | str, key: str) -> Outcome[Any]:
+        """Find out what became of a call that may have run; an internal method.
+
+        Its answer is that of the call, whether that ran or is made now; a failure says that it is
+        not known.
+        """
+        with call_options(key, again=False, is_in_doubt=True):
+            return await call_tool(self._entries[name], arguments, key, None)
 
 
 def _name_of(function: Any, name: object) -> str:

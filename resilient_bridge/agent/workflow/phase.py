@@ -98,6 +98,7 @@ class Phase:
         warn: Callable[[str], Awaitable[None]],
         skip: Callable[[str, dict[str, Any], Failure], Awaitable[None]],
         calls: PhaseCalls,
+        is_resumed: bool = False,
     ) -> None:
         self.name = spec.name
         self.number = number
@@ -113,6 +114,8 @@ class Phase:
         self._warn = warn
         self._skip = skip
         self._journal = calls
+        # its user has decided that what may have run is run again
+        self._is_resumed = is_resumed
         self._value_of: Callable[[], Any] | None = None
         self._made: list[str] = []
         self._commits: list[str] = []
@@ -213,7 +216,7 @@ class Phase:
         ended is not made again: its recorded result is returned, matched by its number, tool and
         arguments. After a failure this holds only for tools that may not be repeated; the others
         are called again. A call that may have run and must not run twice raises
-        OutcomeUnknownError.
+        OutcomeUnknownError, unless the toolbox has `effects` that find out what became of it.
 
         An optional tool that fails, but for a fatal failure, is skipped: the result is None, and the report has a warning and
         an entry in `errors`. A required tool that fails, after its own repeats, fails the phase;
@@ -233,7 +236,13 @@ class Phase:
         # Outside the phase's attempt: otherwise the phase's policy would repeat the tool, and
         # everything before it.
         with outside():
-            outcome = await self._tools.call(tool, asked, idempotency_key=key)
+            if record is not None and self._journal.is_in_doubt(record):
+                outcome = await self._tools.settle(tool, asked, key)
+            else:
+                outcome = await self._tools.call(tool, asked, idempotency_key=key)
+                if self._is_resumed and _is_held(outcome):
+                    outcome = await self._tools.call(tool, asked, idempotency_key=key, again=True)
+        self.is_in_doubt |= _is_held(outcome)
         if record is not None:
             await self._journal.end(record, outcome)
         failure = await self._failure_of(tool, asked, outcome)
@@ -253,6 +262,9 @@ class Phase:
         try:
             record, is_changed = self._journal.asked(number, tool, arguments)
         except OutcomeUnknownError as error:
+            same = self._journal.same(number, tool, arguments)
+            if same is not None and self._tools is not None and self._tools.remembers(tool):
+                return same  # the effects know more, or are asked to find it out
             self.is_in_doubt = True
             raise self._failed(error, tool.name, arguments) from None
         if is_changed and not record.result:
@@ -279,6 +291,10 @@ class Phase:
         self.last_call = tool, _masked(arguments)
         self.tool_error = error
         return error
+
+
+def _is_held(outcome: Outcome[Any]) -> bool:
+    return outcome.failure is not None and outcome.failure.code == "SYS_EFFECT_HELD"
 
 
 def _masked(arguments: Mapping[str, Any] | str) -> dict[str, Any]:

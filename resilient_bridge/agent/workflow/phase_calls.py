@@ -59,18 +59,36 @@ class PhaseCalls:
         A record with a result means that the call need not be made. Raises OutcomeUnknownError for
         one that may have run and must not run twice.
         """
-        call = CallRecord(
+        call = self._call(number, tool, arguments)
+        found = look_up(self._keeper.state.calls, call, self._asked)
+        if found.in_doubt:
+            raise error_for(unknown(call, found.in_doubt))
+        self._asked.append(call)
+        return found.record or call, found.is_changed
+
+    def _call(self, number: int, tool: Tool, arguments: Mapping[str, Any] | str) -> CallRecord:
+        return CallRecord(
             phase=self._phase,
             number=number,
             tool=tool.name,
             arguments=digest_of(arguments),
             may_repeat=tool.idempotent,
         )
-        found = look_up(self._keeper.state.calls, call, self._asked)
-        if found.in_doubt:
-            raise error_for(unknown(call, found.in_doubt))
-        self._asked.append(call)
-        return found.record or call, found.is_changed
+
+    def same(
+        self, number: int, tool: Tool, arguments: Mapping[str, Any] | str
+    ) -> CallRecord | None:
+        """Return the record of this very call, if it is in doubt."""
+        call = self._call(number, tool, arguments)
+        calls = self._keeper.state.calls
+        found = next((one for one in calls if one.is_same(call) and one.is_open), None)
+        if found is not None:
+            self._asked.append(call)
+        return found
+
+    def is_in_doubt(self, call: CallRecord) -> bool:
+        """Return whether an earlier run has made this call, and did not record its end."""
+        return call.is_open and not any(call is one for one in self._asked)
 
     async def begin(self, call: CallRecord, *, required: bool) -> None:
         """Record that the call is being made. Raises StoreError: then it must not be made."""

@@ -61,6 +61,7 @@ class Run:
         self._root = root
         self._tools = tools
         self._forced = forced
+        self._resumed: str | None = None
         self._measured = Measured(root, ours=file.path)
         self._recovered: set[str] = set()
         self._order = asyncio.Lock()  # one save at a time: a phase may run several tasks
@@ -211,6 +212,11 @@ class Run:
             )
         )
 
+    def _remembers(self, tool: str) -> bool:
+        """Return whether the toolbox has effects, which say more of a call of a tool in doubt."""
+        found = None if self._tools is None else self._tools.tools.get(tool)
+        return found is not None and self._tools is not None and self._tools.remembers(found)
+
     def _refusal(self, spec: PhaseSpec) -> Failure | None:
         """Return why a phase must not begin; None if it may.
 
@@ -218,10 +224,11 @@ class Run:
         """
         state = self.state
         if spec.name == self._forced:
-            self._forced = None
+            self._forced, self._resumed = None, spec.name
             return None
         has_started = state.current_phase == spec.name and state.starts > 0
-        if open_calls := state.open_calls(spec.name):
+        open_calls = [one for one in state.open_calls(spec.name) if not self._remembers(one.tool)]
+        if open_calls:
             return unknown(open_calls[0], open_calls)
         if spec.idempotent is False and (has_started or spec.name in state.in_doubt):
             return Failure.of(
@@ -281,6 +288,7 @@ class Run:
             warn=warn,
             skip=skip,
             calls=PhaseCalls(self, spec.name),
+            is_resumed=spec.name == self._resumed,
         )
         return phase
 

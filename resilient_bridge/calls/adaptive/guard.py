@@ -98,13 +98,16 @@ class AdaptiveGuard(Guard):
 
     def enter(self, attempt: CallFrame) -> Wait | None:
         limits: Limits = attempt.operation.limits  # type: ignore[union-attr]
-        if limits.clock is not attempt.world.monotonic:
-            limits = limits.of(attempt.world.monotonic)
-        if not limits.in_force:
+        # Nearly every call: nothing is limited.
+        if not (limits.by_key or self.may_wait) and limits.clock is attempt.world.monotonic:
             limits.flying[attempt] = self
             return None
-        now, key = attempt.world.monotonic(), self._key(attempt)
-        limit = limits.find(key, now)
+        return self._enter(limits.of(attempt.world.monotonic), attempt)
+
+    def _enter(self, limits: Limits, attempt: CallFrame) -> Wait | None:
+        """Take a permit, or return the wait for one."""
+        now = attempt.world.monotonic()
+        limit = limits.find(self._key(attempt), now) if limits.in_force else None
         if limit is None:
             limits.flying[attempt] = self
             return None
@@ -121,14 +124,16 @@ class AdaptiveGuard(Guard):
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         limits: Limits = attempt.operation.limits  # type: ignore[union-attr]
-        if limits.clock is not attempt.world.monotonic:
-            limits = limits.of(attempt.world.monotonic)
-        if error is None and attempt.limit_permit is None and not limits.by_key:
+        if (
+            error is None
+            and not limits.by_key
+            and limits.clock is attempt.world.monotonic
+            and attempt.limit_permit is None
+        ):
             limits.flying.pop(attempt, None)
             return None
-        failure = None
-        if isinstance(error, Exception):
-            failure = failure_in(attempt, error)
+        failure = failure_in(attempt, error) if isinstance(error, Exception) else None
+        limits = limits.of(attempt.world.monotonic)
         self._count(limits, attempt, failure, has_failed=error is not None)
         return error
 

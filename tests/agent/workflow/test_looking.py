@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from resilient_bridge.agent import Workflow, WorkflowStatus
 from resilient_bridge.failure import ConfigError, StoreError
 from tests.agent.workflow.flows import Flow, fails
+from tests.internals.stores import journaled
+from tests.stores.faulty_disk import FaultyDisk, insert
 
 
 async def test_phases_can_be_added_after_the_end(tmp_path, heard):
@@ -68,3 +72,33 @@ async def test_what_cannot_be_looked_at_is_not_taken_for_gone(tmp_path, monkeypa
     assert (flow.ran, (tmp_path / "state.json").read_bytes()) == ([], before)
     assert (await flow.flow.run()).is_completed
     assert flow.ran == []
+
+
+async def test_who_looks_during_a_run_never_sees_a_loss(tmp_path, monkeypatch):
+    """Whatever is replaced or appended between two reads, also where the journal begins anew: each state is one that there was."""
+    insert(monkeypatch, FaultyDisk(fsync=lambda handle: None))
+    monkeypatch.setattr(journaled, "_LARGEST", 500)
+    flow = Workflow(tmp_path / "state.json", root=tmp_path)
+
+    async def work(phase):
+        await phase.checkpoint({"phase": phase.number})
+
+    for number in range(40):
+        flow.phase(name=f"p{number}")(work)
+    seen, is_over = [], threading.Event()
+
+    def look():
+        while not is_over.is_set():
+            seen.append(flow.status())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        await flow.run()
+    finally:
+        is_over.set()
+        looking.join()
+    assert not {text for report in seen for text in report.warnings}
+    lengths = [len(report.completed) for report in seen]
+    assert lengths == sorted(lengths)
+    assert len(set(lengths)) > 1

@@ -32,6 +32,25 @@ async def test_the_flushes_of_a_phase_after_the_first(tmp_path, monkeypatch, cal
     assert (many - few) / 10 == most
 
 
+@pytest.mark.requirement("C6")
+async def test_the_start_of_what_must_not_run_twice_is_flushed(tmp_path, monkeypatch):
+    """A power cut must not hide that it began; of other phases only the end is flushed."""
+    for idempotent, most in ((False, 5), (None, 4)):
+        folder = tmp_path / str(idempotent)
+        folder.mkdir(mode=0o700)
+        flow, counts = Flow(folder), []
+        flow.build(**{name: {"idempotent": idempotent, "artifacts": []} for name in "abc"})
+        with monkeypatch.context() as patch:
+            disk = insert(patch, FaultyDisk(fsync=lambda handle: None))
+
+            async def count(_, calls=disk.calls, counts=counts):
+                counts.append(calls.count("fsync"))
+
+            flow.acts.update(b=count, c=count)
+            await flow.flow.run()
+        assert counts[1] - counts[0] == most
+
+
 async def test_the_state_file_changes_once_in_a_phase(tmp_path):
     """When it ends; what happens before stands in the journal."""
     flow, seen = Flow(tmp_path).build(), []
