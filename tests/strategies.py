@@ -20,9 +20,9 @@ LAYERS: Final[tuple[type[rb.Layer], ...]] = tuple(
 
 
 def needed(kind: type) -> tuple[Any, ...]:
-    """Return what a strategy cannot be made without: 1 for a field, and for a ladder a function."""
+    """Return what a strategy cannot be made without: 1 for a field, and for a ladder and a key a function."""
     return tuple(
-        len if each.kind is Parameter.VAR_POSITIONAL else 1
+        len if each.kind is Parameter.VAR_POSITIONAL or each.name == "key" else 1
         for each in signature(kind).parameters.values()
         if each.default is Parameter.empty
     )

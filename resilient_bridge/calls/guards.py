@@ -72,8 +72,8 @@ class Guard:
         """Take what a further request of an attempt that runs needs; False if it is not there now."""
         return True
 
-    def leave_hedge(self, hedge: CallFrame) -> None:
-        """Give back what `enter_hedge` took."""
+    def leave_hedge(self, hedge: CallFrame, failure: Failure | None) -> None:
+        """Give back what `enter_hedge` took; `failure`: that of the request, None for a success."""
 
     def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
         """Handle the late failure of a stream that had started well."""

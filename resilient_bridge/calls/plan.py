@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .registry import Sort, States
     from .results import Reading
     from .retry.coordination import SharedBudget
+    from .share.flight import Sharing
     from .shared import SharedState
 
     class Wraps(Protocol):
@@ -127,12 +128,11 @@ class Plan:
         allowed_by: str,
         reading: Reading = RESULTS,
     ) -> None:
-        keyed = key_functions(policy.layers)
+        keyed, share = key_functions(policy.layers), only(policy.layers, Share)
         # Those inside of a Share: they belong to the call that its callers have in common.
         self.inner: Plan | None = None
-        shared = only(policy.layers, Share)
-        if shared is not None:
-            policy, part = _parted(policy, shared, form, name, idempotent=idempotent)
+        if share is not None:
+            policy, part = _parted(policy, share, form, name, idempotent=idempotent)
             if part is not None:
                 self.inner = Plan(
                     part,
@@ -188,11 +188,7 @@ class Plan:
             and any(guard.asks_circuit for guard in self.guards)
         )
         # What is around the function alone, inside of all guards.
-        self.wraps: Wraps | None = self._raced(name)
-        if self.inner is not None and shared is not None:
-            from .share.flight import Sharing  # imported here: few policies have one
-
-            self.wraps = Sharing(shared, reading)
+        self.wraps: Wraps | None = self._raced(name) or self._shared(share)
         self._shorten([*before, *around], inner, sits_out=sits_out)
         # With key functions this plan takes no call: each value of them has an operation of its own.
         self.keys = keyed
@@ -255,6 +251,14 @@ class Plan:
                 else:
                     inner.append(guard)
         return before, around, inner
+
+    def _shared(self, share: Share | None) -> Sharing | None:
+        """Return what joins callers to one call; None if it may not run twice."""
+        if share is None or self.inner is None:
+            return None
+        from .share.flight import Sharing  # imported here: few policies have one
+
+        return Sharing(share, self.reading)
 
     def _raced(self, name: str) -> Racing | None:
         """Return what races the requests of an attempt; None if they may not run twice."""

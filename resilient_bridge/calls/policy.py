@@ -102,9 +102,12 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
             )
         if layer.never_inside_retry and Retry in kinds:
             refuse(path, layer.never_inside_retry, layer)
-        for other in layers[:index] if isinstance(layer, Fallback) else ():
-            if isinstance(other, Layer) and other.only_inside_fallback:
+        earlier = cast("tuple[Layer, ...]", layers[:index])  # checked before
+        for other in earlier:
+            if kind is Fallback and other.only_inside_fallback:
                 refuse(path, other.only_inside_fallback, layer)
+            if kind is Retry and other.never_outside_retry:
+                refuse(path, other.never_outside_retry, other)
         if layer.only_innermost and index < len(layers) - 1:
             from ..failure.mistakes import code
 
@@ -113,10 +116,6 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
             )
             wanted = f"{kind.__name__} as the last layer: inside of all others"
             refuse(path, wanted, layer, write=f"rb.Policy({ordered})")
-        if kind is Retry:
-            for earlier in cast("tuple[Layer, ...]", layers[:index]):
-                if earlier.never_outside_retry:
-                    refuse(path, earlier.never_outside_retry, earlier)
         kinds.append(kind)
 
 

@@ -227,8 +227,6 @@ class AnswerShared(Event):
     age: float
     failure: Failure | None = None
 
-    __of_each_call__ = True
-
     def __level__(self) -> str:
         return "warning" if self.how == "stale" else ""
 

@@ -304,6 +304,32 @@ def test_a_second_request_takes_a_turn_of_the_rate_limit_or_does_not_start():
     assert (server.asked, len(seen)) == (2, 1)
 
 
+def test_none_starts_under_an_adaptive_limit_that_is_in_force():
+    """The server has refused calls: it gets no request that could be done without."""
+    limited = httpx.Response(429, headers={"Retry-After": "0"})
+    server = Server((0.1, limited), (0.1, "answer"), (20, None))
+    call = raced(server, EAGER, rb.Retry(), rb.AdaptiveLimit())
+
+    async def work():
+        assert await call() == "answer"
+        await asyncio.sleep(30)  # longer than the Hedge's own memory of the refusal
+        return await call()
+
+    _, _, seen = in_virtual_time(work)
+    assert (server.asked, seen) == (3, [])
+
+
+def test_a_second_request_that_is_refused_begins_the_adaptive_limit():
+    """The call has its answer all the same; after it nothing is in flight."""
+    limited = httpx.Response(429)
+    server = Server((5, "answer"), (0.1, limited))
+    call = raced(server, EAGER, rb.Retry(), rb.AdaptiveLimit())
+    result, seconds, [event] = in_virtual_time(call)
+    assert (result, seconds, event.winner) == ("answer", 5, 1)
+    limits = call.__binding__.operation.limits
+    assert (dict(limits.flying), len(limits.by_key)) == ({}, 1)
+
+
 def test_a_probe_of_a_circuit_has_no_second_request():
     server = Server((0.1, ConnectionResetError), (5, None))
     call = raced(server, EAGER, rb.Breaker.consecutive(1, open_for=10))

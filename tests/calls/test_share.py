@@ -1,4 +1,4 @@
-"""Calls of one key that come together are one: who gets its answer, who ends it, and what is kept of it."""
+"""Calls of one key that come together are one: who gets its answer, who ends it, and what is cached of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.calls import Share, current_answer
-from tests.internals.calls import Answers, Kept
+from tests.internals.calls import Answers, Cached
 from tests.rows import each_row
 
 
@@ -70,7 +70,7 @@ def simulated(work, *, seed=0):
 
 
 @each_row("cancelled", range(101))
-def test_a_burst_makes_one_call_whoever_of_it_is_cancelled(cancelled):
+def test_a_burst_makes_one_call_with_any_caller_cancelled(cancelled):
     """101 callers of one key; each in turn is cancelled while the call is under way, the first too."""
     server = Server()
     search = shared(server, rb.Retry())
@@ -99,7 +99,7 @@ def test_other_keys_have_calls_of_their_own_and_what_has_ended_is_called_again()
     assert (server.asked, server.most) == (4, 3)
 
 
-def test_with_its_last_caller_it_is_cancelled_and_has_ended_when_that_is_told():
+def test_with_its_last_caller_it_is_cancelled_and_has_ended():
     server = Server(10)
     search = shared(server, rb.Retry())
 
@@ -274,8 +274,8 @@ def test_with_the_last_deadline_it_is_cancelled():
 # ---- its answer ---------------------------------------------------------------------------------
 
 
-def test_nobody_has_the_same_object_as_anybody_else():
-    """Neither two callers, nor a caller and what is kept, nor the function and what is kept."""
+def test_no_object_is_shared():
+    """Neither two callers, nor a caller and what is cached, nor the function and what is cached."""
     own = []
 
     @rb.Policy(Share(key=lambda: 1, fresh_for=60))(idempotent=True)
@@ -381,7 +381,7 @@ async def _closed(closed):
 # ---- an answer again ----------------------------------------------------------------------------
 
 
-def test_a_fresh_answer_is_given_again():
+def test_a_fresh_answer_is_used_again():
     server = Server()
     search = shared(server, fresh_for=10)
     seen = []
@@ -407,7 +407,7 @@ def test_a_fresh_answer_is_given_again():
 @each_row("failing, is_outage", [
     (ConnectionResetError(), True), (httpx.ReadTimeout(""), True), (PermissionError("no"), False), (ValueError("a bug"), False),
 ])  # fmt: skip
-def test_an_old_answer_takes_the_place_of_a_failure_that_passes(failing, is_outage):
+def test_an_old_answer_stands_in_for_a_failure_that_passes(failing, is_outage):
     """And is marked; a failure that will not pass is raised, as is one after `stale_for`."""
     server = Server()
     search = shared(server, stale_for=60)
@@ -449,7 +449,7 @@ def test_an_open_circuit_gives_the_old_answer():
     assert server.asked == 2
 
 
-def test_a_failure_that_is_returned_is_not_kept():
+def test_a_failure_that_is_returned_is_not_cached():
     """A result of MCP that is an error: an old answer takes its place, or it is returned."""
     types = pytest.importorskip("mcp.types")
     text = types.TextContent(type="text", text="connection refused")
@@ -478,18 +478,18 @@ def test_a_failure_that_is_returned_is_not_kept():
 
 
 def test_a_million_keys_keep_as_many_answers_as_is_stated():
-    layer, answers = Share(key=len, fresh_for=60, most=1000), Answers()
+    layer, answers, cached = Share(len, fresh_for=60, most=1000), Answers(), Cached(7, 0.0, None)
     for key in range(1_000_000):
-        answers.keep(layer, key, Kept(key, 0.0, None))
+        answers.keep(layer, key, cached)
     assert len(answers) == 1000
     assert answers.find(0, 60, 0.0, None) is None
-    assert answers.find(999_000, 60, 0.0, None).answer == 999_000
-    answers.keep(layer, "new", Kept(1, 0.0, None))
+    assert answers.find(999_000, 60, 0.0, None).answer == 7
+    answers.keep(layer, "new", Cached(1, 0.0, None))
     assert answers.find(999_000, 60, 0.0, None) is not None  # used last, although it came first
     assert answers.find(999_001, 60, 0.0, None) is None
 
 
-def test_without_a_time_nothing_is_kept_and_no_call_is_remembered():
+def test_without_a_time_nothing_is_cached_and_no_call_is_remembered():
     server = Server(0)
     search, cached = shared(server), shared(server, fresh_for=60, most=50)
 
@@ -663,7 +663,7 @@ def test_keyed_layers_inside_have_their_state_by_value():
     assert simulated(work)[0] == "up"
 
 
-def test_a_policy_that_takes_its_place_keeps_what_is_known():
+def test_a_policy_that_replaces_it_keeps_what_is_known():
     server = Server(0)
     search = shared(server, rb.Retry(), fresh_for=60)
 

@@ -27,7 +27,7 @@ __getattr__ = lazily(
         "retry.budget_state": "BudgetState",
         "retry.coordination": "BUDGETS PAUSED",
         "shared": "CircuitAnswer CircuitView SharedState",
-        "share.state": "Answers Kept",
+        "share.state": "Answers Cached",
         "waits": "waited_for",
     },
 )

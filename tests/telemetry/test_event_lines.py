@@ -86,6 +86,8 @@ SAMPLES = [
     (events.EffectResolved, {"name": "pay", "how": "verified", "began": AT}),
     (events.ToolPending, {"tool": "fetch", "seconds": 5.0, "timeout": 60.0}),
     (events.CallLeftBehind, {"name": "ask", "runs_in": "task", "seconds": 2.0}),
+    (events.AnswerShared, {"name": "ask", "how": "joined", "age": 0.0}),
+    (events.AnswerShared, {"name": "ask", "how": "stale", "age": 90.0, "failure": RESET}),
     (events.Hedged, {"name": "ask", "requests": 2, "winner": 2, "unknown": 1, "seconds": 3.25}),
     (events.Hedged, {"name": "ask", "requests": 3, "winner": 0, "unknown": 2, "seconds": 9.0}),
     (events.HookRejected, {"failure": rb.Failure.of("HOOK_INVALID", "no id")}),

@@ -18,7 +18,6 @@ from ... import events
 from ...failure import (
     Executed,
     Failure,
-    RejectedError,
     ThrottledError,
     config_error,
     is_refusal,
@@ -141,15 +140,15 @@ class AdaptiveGuard(Guard):
     def answered(self, attempt: CallFrame, failure: Failure) -> None:
         self._count(_limits_of(attempt), attempt, failure, has_failed=True)
 
-    def enter_hedge(self, attempt: CallFrame) -> bool:
-        try:
-            return self.enter(attempt) is None
-        except RejectedError:
-            return False
+    def enter_hedge(self, hedge: CallFrame) -> bool:
+        limits = _limits_of(hedge)
+        if limits.in_force and limits.find(self._key(hedge), hedge.started) is not None:
+            return False  # the server has refused calls: it gets none that could be done without
+        limits.flying[hedge] = self
+        return True
 
-    def leave_hedge(self, attempt: CallFrame) -> None:
-        # a further request that lost its race says nothing about the limit
-        self._count(_limits_of(attempt), attempt, None, has_failed=True)
+    def leave_hedge(self, hedge: CallFrame, failure: Failure | None) -> None:
+        self._count(_limits_of(hedge), hedge, failure, has_failed=failure is not None)
 
     # ---- counting -------------------------------------------------------------------------------
 

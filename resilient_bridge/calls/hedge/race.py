@@ -83,15 +83,17 @@ class Racing:
         for taken, guard in enumerate(self.guards):
             if not guard.enter_hedge(hedge):
                 hedge.is_rejected = True
-                self.leave(hedge, taken)
+                self.leave(hedge, taken=taken)
                 state.give_back()
                 return False
         return True
 
-    def leave(self, hedge: CallFrame, taken: int | None = None) -> None:
-        """Give back what a further request had taken."""
+    def leave(
+        self, hedge: CallFrame, failure: Failure | None = None, taken: int | None = None
+    ) -> None:
+        """Give back what a further request had taken, which may have ended in a failure."""
         for guard in reversed(self.guards[:taken]):
-            guard.leave_hedge(hedge)
+            guard.leave_hedge(hedge, failure)
 
 
 class _Further:
@@ -234,7 +236,7 @@ class _Race:
 
     def _has_ended(self, request: _Further, answer: asyncio.Future[Any]) -> None:
         """Give back what a further request held; end the race if that is what it did."""
-        self.racing.leave(request.frame)
+        self.racing.leave(request.frame, request.failure)
         ends = not answer.cancelled() and (request.failure is None or not request.failure.retryable)
         if self.is_over or self.winner is not None:
             return

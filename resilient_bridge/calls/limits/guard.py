@@ -23,6 +23,7 @@ from .state import BULKHEADS, MADE, RateState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ...failure import Failure
     from ...world import World
     from ..frame import CallFrame
     from ..guards import Wait
@@ -60,7 +61,7 @@ class BulkheadGuard(Guard):
         hedge.slot = state if is_free else None
         return is_free
 
-    def leave_hedge(self, hedge: CallFrame) -> None:
+    def leave_hedge(self, hedge: CallFrame, failure: Failure | None) -> None:  # noqa: ARG002 -- as of all
         self.leave(hedge, None)
 
 
@@ -154,7 +155,7 @@ class RateGuard(Guard):
             return False
         return True
 
-    def leave_hedge(self, hedge: CallFrame) -> None:
+    def leave_hedge(self, hedge: CallFrame, failure: Failure | None) -> None:  # noqa: ARG002 -- as of all
         if hedge.is_rejected:  # by another layer: its turn was not used
             state: RateState = state_for(hedge, RATES)
             state.cancel(has_started=True)

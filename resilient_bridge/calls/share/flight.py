@@ -7,9 +7,9 @@ one of them (a tenant, a span, an attempt) is seen by what answers all of them.
 Rules:
 
 - The call is cancelled with its last caller, which waits until it has ended.
-- Nothing is aliased: what is kept is never handed out, each caller gets a copy. An answer that
+- Nothing is aliased: what is cached is never handed out, each caller gets a copy. An answer that
   cannot be copied, or has to be closed, is refused.
-- Only a success is kept. Only where a repeat could help, an old answer takes the place of a failure.
+- Only a success is cached. Only where a repeat could help, an old answer takes the place of a failure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ...world import WORLD
 from ..evidence import keep
 from ..frame import CURRENT, enclosing, inside_of, new_frame, retries_around
 from ..keys import asked_key
-from .state import Answers, Kept
+from .state import Answers, Cached
 
 
 if TYPE_CHECKING:
@@ -88,11 +88,11 @@ def current_answer() -> Answer | None:
 class Flight:
     """One call under way: its task, its context, how many callers it has, their longest deadline."""
 
-    __slots__ = ("boundary", "callers", "context", "is_given_up", "task")
+    __slots__ = ("boundary", "callers", "context", "is_cancelling", "task")
 
     def __init__(self, caller: CallFrame) -> None:
         self.callers = 0
-        self.is_given_up = False  # by its last caller, which waits for its end
+        self.is_cancelling = False  # by its last caller, which waits for its end
         self.boundary = new_frame(None, None, caller.world, caller.started, caller.deadline_at)
         self.context = Context()
         self.context.run(WORLD.set, WORLD.get())
@@ -102,7 +102,7 @@ class Flight:
     @property
     def is_open(self) -> bool:
         """Whether a caller may join: it has not ended, and is not about to be cancelled."""
-        return self.callers > 0 and not (self.is_given_up or self.task.done())
+        return self.callers > 0 and not (self.is_cancelling or self.task.done())
 
     def contains(self, caller: CallFrame) -> bool:
         """Return whether a caller is part of this call itself."""
@@ -138,7 +138,7 @@ class Flight:
             await asyncio.wait([self.task])
         except CancelledError:
             if self.callers == 1:
-                self.is_given_up = True
+                self.is_cancelling = True
                 self.task.cancel()
                 while not self.task.done():
                     with suppress(CancelledError):
@@ -195,20 +195,20 @@ class _Call:
         key = asked_key(layer.key, "Share", args, kwargs)
         world = frame.world
         now = world.monotonic()
-        kept = self.answers.find(key, layer.fresh_for, now, world.monotonic)
-        if kept is not None:
-            return self._given(kept, now - kept.at, "fresh", None)
+        cached = self.answers.find(key, layer.fresh_for, now, world.monotonic)
+        if cached is not None:
+            return self._answered(cached, now - cached.at, "fresh", None)
         loop = running_loop("Share")
-        place = loop, world.monotonic, key
-        flight: Flight | None = self.answers.flights.get(place)
+        slot = loop, world.monotonic, key
+        flight: Flight | None = self.answers.flights.get(slot)
         if flight is not None and flight.contains(frame):
             return await self.function(*args, **kwargs)  # it would wait for itself
         joins = flight is not None and flight.is_open
         if flight is None or not joins:
-            # in its place before it starts: a task may run at once
-            flight = self.answers.flights[place] = Flight(frame)
+            # listed before it starts: a task may run at once
+            flight = self.answers.flights[slot] = Flight(frame)
             flight.task = loop.create_task(
-                self._flown(place, flight, args, kwargs), context=flight.context, name="share"
+                self._flown(slot, flight, args, kwargs), context=flight.context, name="share"
             )
         flight.join(frame.deadline_at)
         try:
@@ -218,27 +218,27 @@ class _Call:
             flight.leave()
 
     async def _flown(
-        self, place: Any, flight: Flight, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Kept:
+        self, slot: Any, flight: Flight, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Cached:
         """Make the call, in its own task; keep its answer if it is a success."""
-        *_, key = place
+        *_, key = slot
         monotonic = flight.boundary.world.monotonic
         try:
             result = await self.function(*args, **kwargs)
             try:
-                kept = Kept(self._original(result), monotonic(), monotonic)
+                cached = Cached(self._original(result), monotonic(), monotonic)
             except BaseException:
                 await self.discarded(result)
                 raise
-            if self._failure_of(kept.answer) is None:
-                self.answers.keep(self.layer, key, kept)
-            return kept
+            if self._failure_of(cached.answer) is None:
+                self.answers.keep(self.layer, key, cached)
+            return cached
         finally:
-            if self.answers.flights.get(place) is flight:
-                del self.answers.flights[place]
+            if self.answers.flights.get(slot) is flight:
+                del self.answers.flights[slot]
 
     def _original(self, result: Any) -> Any:
-        """Return what is kept of an answer: a copy, so that the function may go on with its own."""
+        """Return what is cached of an answer: a copy, so that the function may go on with its own."""
         if type(result) in _IMMUTABLE:
             return result
         wanted = "an answer that can be copied: each caller gets one of its own"
@@ -263,38 +263,38 @@ class _Call:
     # ---- what a caller gets ---------------------------------------------------------------------
 
     def _landed(self, flight: Flight, frame: CallFrame, key: object, *, joins: bool) -> Any:
-        """Return what the call ended in, to one of its callers; or an old answer in its place."""
+        """Return what the call ended in, to one of its callers; or an old answer instead."""
         task = flight.task
         if task.cancelled():
             raise CancelledError
         error, failure = task.exception(), None
         try:
             if error is None:
-                kept: Kept = task.result()
-                failure = self._failure_of(kept.answer)
+                cached: Cached = task.result()
+                failure = self._failure_of(cached.answer)
             elif isinstance(error, Exception):
                 failure = failure_or_none(error)
             if failure is not None and (failure.retryable or isinstance(error, RejectedError)):
                 now = frame.world.monotonic()
                 old = self.answers.find(key, self.layer.stale_for, now, frame.world.monotonic)
                 if old is not None:
-                    return self._given(old, now - old.at, "stale", failure)
+                    return self._answered(old, now - old.at, "stale", failure)
             if error is None:
-                age = frame.world.monotonic() - kept.at
-                return self._given(kept, age, "joined" if joins else "", None)
+                age = frame.world.monotonic() - cached.at
+                return self._answered(cached, age, "joined" if joins else "", None)
             raise self._own(error, flight, frame, is_first=not joins)
         finally:
             del task  # an error must not be held by a frame that it holds
             error = failure = None
 
-    def _given(self, kept: Kept, age: float, how: Any, failure: Failure | None) -> Any:
+    def _answered(self, cached: Cached, age: float, how: Any, failure: Failure | None) -> Any:
         """Return a caller's copy of an answer, and say where it comes from."""
         known = None if failure is None else changed(failure, cause=None)  # it holds its frames
         _ANSWER.set(Answer(stale=how == "stale", age=age, failure=known))
         if how and (HUB.listening or how == "stale"):
             name = self.operation.name
             emit(events.AnswerShared(name=name, how=how, age=age, failure=failure))
-        answer = kept.answer
+        answer = cached.answer
         return answer if type(answer) in _IMMUTABLE else deepcopy(answer)
 
     def _own(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .value import Share
 
 
-class Kept(NamedTuple):
+class Cached(NamedTuple):
     """An answer, which is handed out in copies only, and when it came, by which clock."""
 
     answer: Any
@@ -31,31 +31,31 @@ class Answers:
 
     def __init__(self) -> None:
         self._lock = new_lock()
-        self._answers: OrderedDict[Any, Kept] = OrderedDict()
+        self._answers: OrderedDict[Any, Cached] = OrderedDict()
         self.flights: dict[Any, Any] = {}
 
     def __len__(self) -> int:
-        """Return how many answers are kept."""
+        """Return how many answers are cached."""
         return len(self._answers)
 
-    def find(self, key: object, oldest: float, now: float, clock: object) -> Kept | None:
+    def find(self, key: object, oldest: float, now: float, clock: object) -> Cached | None:
         """Return the answer of a key if it is at most `oldest` seconds old."""
         if not oldest:
             return None
         with self._lock:
-            kept = self._answers.get(key)
-            if kept is None or kept.clock is not clock or now - kept.at > oldest:
+            cached = self._answers.get(key)
+            if cached is None or cached.clock is not clock or now - cached.at > oldest:
                 return None
             self._answers.move_to_end(key)
-            return kept
+            return cached
 
-    def keep(self, layer: Share, key: object, kept: Kept) -> None:
+    def keep(self, layer: Share, key: object, cached: Cached) -> None:
         """Keep an answer, if any may be given again; the one that was not used for longest goes."""
         oldest = max(layer.fresh_for, layer.stale_for)
         if not oldest:
             return
         with self._lock:
-            self._answers[key] = kept
+            self._answers[key] = cached
             self._answers.move_to_end(key)
             while len(self._answers) > layer.most:
                 self._answers.popitem(last=False)

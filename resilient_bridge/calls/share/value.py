@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...values.fields import Seconds
 
 
-@attrs.frozen(repr=False, eq=False, kw_only=True)
+@attrs.frozen(repr=False, eq=False)
 class Share(Layer):
     """Calls of one key that come together make one call, and each gets a copy of its answer.
 
@@ -31,7 +31,7 @@ class Share(Layer):
     The call goes on when the caller that started it is cancelled, and is cancelled with its last
     caller. Each caller has its own deadline; the call has the longest of them. An answer may be
     given again for `fresh_for` seconds, and while calls fail in a way that passes, for `stale_for`
-    seconds: `current_answer()` and an event say so. The `most` answers used last are kept.
+    seconds: `current_answer()` and an event say so. The `most` answers used last are cached.
 
     Only for async functions that may run twice and whose answers can be copied: ConfigError for any
     other, and for a bad field.
@@ -42,7 +42,7 @@ class Share(Layer):
         "Share outside of Retry: inside, each caller would repeat the call for itself"
     )
     only_inside_fallback: ClassVar[str] = (
-        "Share inside of Fallback: outside, the answer of a rung would be kept as the function's"
+        "Share inside of Fallback: outside, the answer of a rung would be cached as the function's"
     )
     needs_permission: ClassVar[bool] = True
     has_local_state: ClassVar[bool] = True
@@ -50,16 +50,20 @@ class Share(Layer):
     key: Callable[..., Any] = attrs.field(
         validator=function("a function of the call's arguments that returns what names its answer")
     )
-    stale_for: float = attrs.field(default=0.0, converter=as_seconds, validator=seconds())
-    fresh_for: float = attrs.field(default=0.0, converter=as_seconds, validator=seconds())
-    most: int = attrs.field(default=1024, validator=count)
+    stale_for: float = attrs.field(
+        default=0.0, converter=as_seconds, validator=seconds(), kw_only=True
+    )
+    fresh_for: float = attrs.field(
+        default=0.0, converter=as_seconds, validator=seconds(), kw_only=True
+    )
+    most: int = attrs.field(default=1024, validator=count, kw_only=True)
 
     if TYPE_CHECKING:
 
         def __init__(
             self,
-            *,
             key: Callable[..., Any],
+            *,
             stale_for: Seconds = 0.0,
             fresh_for: Seconds = 0.0,
             most: int = 1024,
