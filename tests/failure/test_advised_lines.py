@@ -55,7 +55,7 @@ NO_EXAMPLE = {
     ),
     "RedisState": "prefix retry_after",
     "Sidecar": (
-        "cwd start_timeout deadline check concurrency rates circuit status_tool log_arguments effects verify"
+        "cwd start_timeout deadline check concurrency rates circuit status_tool log_arguments"
     ),
 }
 """Fields whose errors say in words what is wanted, and advise no line."""
