@@ -541,6 +541,15 @@ OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "Sidecar.command": '("npx", "-y", "server")',
     "Sidecar.idempotent": '("search",)',
     "Sidecar.env": '{"LOG_LEVEL": "debug"}',
+    "Sidecar.effects": '"effects.db"',
+    "Sidecar.verify": '{"pay": "find_payment"}',
+    "Effects.path": '"effects.db"',
+    "Effects.scope": '"tenant 4"',
+    "Effects.hold": "600",
+    "Effects.results": "True",
+    "Effects.key": '{"pay": lambda arguments: arguments["order"]}',
+    "Effects.ignore": '{"pay": ["trace_id"]}',
+    "Toolbox.effects": 'rb.stores.Effects("effects.db")',
     "capture.function": "search",
 }
 """The same where the argument's name means something else."""
