@@ -496,8 +496,6 @@ EXAMPLES: Final[Mapping[str, str]] = {
 OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "RateLimit.calls": "10",
     "AdaptiveLimit.start": "8",
-    "Sidecar.verify": '{"pay": "list_payments"}',
-    "Sidecar.effects": '"effects.db"',
     "AdaptiveLimit.most": "64",
     "AdaptiveLimit.least": "1",
     "AdaptiveLimit.key": '"our quota"',
