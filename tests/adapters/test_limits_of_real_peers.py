@@ -132,6 +132,7 @@ async def _of_requests(url, number, method):
 CLIENTS = {"httpx": _of_httpx, "aiohttp": _of_aiohttp, "requests": _of_requests}
 
 
+@pytest.mark.requirement("X14")
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
     "headers",
