@@ -496,8 +496,6 @@ EXAMPLES: Final[Mapping[str, str]] = {
 OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "RateLimit.calls": "10",
     "AdaptiveLimit.start": "8",
-    "Sidecar.verify": '{"pay": "list_payments"}',
-    "Sidecar.effects": '"effects.db"',
     "AdaptiveLimit.most": "64",
     "AdaptiveLimit.least": "1",
     "AdaptiveLimit.key": '"our quota"',
@@ -541,6 +539,15 @@ OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "Sidecar.command": '("npx", "-y", "server")',
     "Sidecar.idempotent": '("search",)',
     "Sidecar.env": '{"LOG_LEVEL": "debug"}',
+    "Sidecar.effects": '"effects.db"',
+    "Sidecar.verify": '{"pay": "find_payment"}',
+    "Effects.path": '"effects.db"',
+    "Effects.scope": '"tenant 4"',
+    "Effects.hold": "600",
+    "Effects.results": "True",
+    "Effects.key": '{"pay": lambda arguments: arguments["order"]}',
+    "Effects.ignore": '{"pay": ["trace_id"]}',
+    "Toolbox.effects": 'rb.stores.Effects("effects.db")',
     "capture.function": "search",
 }
 """The same where the argument's name means something else."""
