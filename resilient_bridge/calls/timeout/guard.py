@@ -146,8 +146,8 @@ class Timers:
         """Let an attempt that has these timers alone run for so much longer."""
         for queue in self._all():
             if (entry := queue.entries.get(attempt)) is not None:
-                when, *task = entry
-                queue.entries[attempt] = when + seconds, *task
+                when, task, cancelled_before = entry
+                queue.entries[attempt] = when + seconds, task, cancelled_before
                 queue.rearm()
 
     def leave(self, attempt: Timed, error: BaseException | None) -> bool:
