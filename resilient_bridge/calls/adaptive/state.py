@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import WeakSet
 
 from ...locks import new_rlock
-from ..registry import InUse, Sort
+from ..registry import InUse, Sort, shown
 from .machine import FORGOTTEN_AFTER, Machine, Ticket
 
 
@@ -267,7 +267,7 @@ class Limits:
     def name_of(self, key: Hashable) -> str:
         """Return the name of the limit of a key: that of its owner, and what the key adds to it."""
         words = key if isinstance(key, tuple) else (key,)
-        more = " ".join(str(word) for word in words if word not in ("", None))
+        more = " ".join(shown(word) for word in words if word not in ("", None))
         return f"{self.key} {more}" if more else self.key
 
     def begin_anew(self) -> None:
