@@ -191,9 +191,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                             except BaseException as raised:  # noqa: BLE001 -- as above
                                 error, result = raised, None
                         if plan.is_asking:
-                            again, ending = _after_asking(
-                                operation, first, frame, error, result
-                            )
+                            again, ending = _after_asking(operation, first, frame, error, result)
                         else:
                             again, ending = after(operation, first, frame, error, result)
                         if again is None:
@@ -361,9 +359,7 @@ def refreshed_sync(repeats: Repeats, frame: CallFrame) -> None:
                 refresh(before)
 
 
-def _called(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+def _called(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call what may be sync although the call is async: a rung, `before`, `acknowledge`."""
     result: Any = function(*args, **kwargs)
     return settled(function, result)

@@ -534,3 +534,45 @@ def test_an_exhausted_limit_is_reported_and_so_is_its_end():
         run(main)
     changes = [event.state for event in heard if isinstance(event, rb.events.LimitChanged)]
     assert changes == ["began", "exhausted", "recovered"]
+
+
+# ---- streams ---------------------------------------------------------------------------------------
+
+
+def test_an_open_stream_keeps_its_permit_for_a_quarter_of_the_patience():
+    """Two permits, two open streams: a call waits until one is closed, or until they have lost their permits."""
+    policy = rb.Policy(rb.Retry(), rb.AdaptiveLimit(start=2, most=2, patience=40, key="streams"))
+
+    @policy(idempotent=True)
+    async def items():
+        yield 1
+        await asyncio.sleep(1_000)
+        yield 2
+
+    @policy(idempotent=True)
+    async def ask():
+        return asyncio.get_running_loop().time()
+
+    async def main():
+        began = asyncio.get_running_loop().time()
+        streams = [items(), items()]
+        for stream in streams:
+            assert await anext(stream) == 1
+        asyncio.get_running_loop().call_later(3, asyncio.ensure_future, streams[0].aclose())
+        first = await ask() - began
+        streams[0] = items()
+        assert await anext(streams[0]) == 1
+        second = await ask() - began
+        for stream in streams:
+            await stream.aclose()
+        return first, second
+
+    (first, second), _ = run(main)
+    assert first == pytest.approx(3)
+    assert second == pytest.approx(10)
+    assert [limit.running for limit in all_limits("streams")] == [0]
+
+
+def all_limits(name):
+    policy = rb.Policy(rb.AdaptiveLimit(key=name, start=2, most=2, patience=40))
+    return all_of(policy(lambda: None, idempotent=True))

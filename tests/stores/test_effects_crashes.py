@@ -37,8 +37,8 @@ def lives():
         text=True,
     ) as program:
 
-        def ask(**told):
-            program.stdin.write(json.dumps(told) + "\n")
+        def ask(**wanted):
+            program.stdin.write(json.dumps(wanted) + "\n")
             program.stdin.flush()
             return json.loads(program.stdout.readline())
 
@@ -55,11 +55,16 @@ class Case:
         self._door = {"door": door, "verifies": verifies, "root": str(root)}
         self.asked = 0
 
-    def live(self, *, seconds=0, stop_at=0, stop="kill"):
+    def live(self, *, seconds=0, stop_at=0, stop="kill", **more):
         arguments = ARGUMENTS[self.asked % 2]
         self.asked += 1
         return self._lives(
-            arguments=arguments, seconds=seconds, stop_at=stop_at, stop=stop, **self._door
+            arguments=arguments,
+            seconds=seconds,
+            stop_at=stop_at,
+            stop=stop,
+            **self._door,
+            **more,
         )
 
     def end(self, process):

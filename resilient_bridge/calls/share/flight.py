@@ -61,6 +61,11 @@ _IMMUTABLE: Final = frozenset({str, bytes, int, float, bool, complex, type(None)
 class Answer:
     """What is known of the answer that a shared call has just given; see `current_answer`.
 
+        async def age_of(query: str) -> float:
+            await search(query)
+            answer = rb.calls.current_answer()
+            return answer.age if answer.stale else 0.0
+
     `stale` says that it is an old one, in the place of `failure`; `age` is its age in seconds.
     """
 

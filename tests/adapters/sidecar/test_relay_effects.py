@@ -143,6 +143,7 @@ def test_what_may_be_repeated_is_never_held(durable, name):
 
 
 # ---- with a file --------------------------------------------------------------------------------
+@pytest.mark.requirement("X15")
 @pytest.mark.parametrize(
     "arguments",
     [

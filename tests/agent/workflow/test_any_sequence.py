@@ -117,7 +117,7 @@ def world(monkeypatch):
     # a replacement of one file, because a crash may come between two of them
     replace = stepped(file_changes.replace_in_order)
 
-    def in_steps(*changes):
+    def in_steps(*changes, **_):
         for change in changes:
             replace(change)
 
