@@ -464,7 +464,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "attempts": "4", "on": "(ConnectionError, 503)", "backoff": "rb.Backoff.exponential(1, cap=30)",
     "rules": "{429: rb.Rule(attempts=6)}", "on_result": "lambda result: result is None",
     "budget": "rb.RetryBudget(ratio=0.2)", "before": "refresh_token", "thread": "True", "calls": "8",
-    "queue": "10", "rate": "0.5", "probes": "1", "ignore": "(404,)", "minimum": "10", "key": '"github"',
+    "queue": "10", "rate": "0.5", "probes": "1", "shadow": "True", "ignore": "(404,)", "minimum": "10", "key": '"github"',
     "name": '"search"', "failures": "5", "ratio": "0.2", "floor": "10", "acknowledge": "lambda failure: True",
     "may_have_run": "True", "factor": "2", "jitter": '"full"', "then": "rb.Backoff.exponential(10, cap=60)",
     "ladder": "cached_answer", "layers": "rb.Retry()", "shape": '"exponential"', "n": "6", "seed": "1",
@@ -496,6 +496,8 @@ EXAMPLES: Final[Mapping[str, str]] = {
 OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "RateLimit.calls": "10",
     "AdaptiveLimit.start": "8",
+    "Sidecar.verify": '{"pay": "list_payments"}',
+    "Sidecar.effects": '"effects.db"',
     "AdaptiveLimit.most": "64",
     "AdaptiveLimit.least": "1",
     "AdaptiveLimit.key": '"our quota"',
