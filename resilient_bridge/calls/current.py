@@ -145,6 +145,18 @@ def keep_arguments(*args: Any) -> None:
         first.arguments = args, {}
 
 
+def keep_permit() -> Callable[[], None] | None:
+    """Keep the permit of the adaptive limit until a stream ends that the call has begun.
+
+    Return what gives it back, to be called once or more; None if the call has no permit.
+    """
+    attempt = CURRENT.get()
+    if attempt.limit_permit is None or attempt.operation is None:
+        return None
+    ended: Callable[[], None] | None = attempt.operation.plan.limit.stream(attempt)
+    return ended
+
+
 def hear_quota(headers: object, *, is_refused: bool) -> None:
     """Note what the headers of an answer say of a quota that is used up.
 

@@ -431,7 +431,7 @@ def asked_for(name: str, rule: EffectRule, arguments: Mapping[str, Any]) -> Aske
     """Return a call by what it is compared by. Raises ConfigError for what cannot be compared."""
     key, is_again, is_in_doubt, _ = _OPTIONS.get()
     if key is None and rule.key is not None:
-        made: object = rule.key(arguments)
+        made: Any = rule.key(arguments)
         key = made if isinstance(made, str) else ""
         if not key:
             raise config_error(f"key({name})", "a text that is not empty", made)

@@ -135,6 +135,7 @@ class CallFrame:
     # have said of a wait
     limit_permit: Any = None
     header_wait: float | None = None
+    is_streaming: bool = False  # it has returned a stream, whose end gives the permit back
     # on the first attempt: its ticket once it has been refused, and the call's arguments where the
     # key of its limit may be asked for
     ticket: Any = None

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .current import hear_quota as hear_quota
     from .current import is_retried_around as is_retried_around
     from .current import keep_arguments as keep_arguments
+    from .current import keep_permit as keep_permit
     from .current import leave_call as leave_call
     from .current import leave_world as leave_world
     from .current import make_last as make_last
@@ -81,7 +82,7 @@ _NAMES = {
     ".binding": "Binding",
     ".breaker.state": "CircuitState",
     ".current": "caller calls_for current_frame disprove enter_world failure_in_call"
-    " forbid_hedge frame_with_key hear_quota is_retried_around keep_arguments leave_call"
+    " forbid_hedge frame_with_key hear_quota is_retried_around keep_arguments keep_permit leave_call"
     " leave_world make_last never_again"
     " outside remaining repeat_within request_sent",
     ".effects": "Effect EffectLedger asked_for call_options inside resolved",

@@ -68,6 +68,8 @@ class _Stream:
         trace: TracebackType | None,
     ) -> None:
         opened = self.opened
+        if opened is not None and opened.release is not None:
+            opened.release()
         if opened is not None and isinstance(error, Exception):
             _broken_off(self.operation.plan, self.held, error)
         exit_layers(self.operation.plan.held, self.held, None)

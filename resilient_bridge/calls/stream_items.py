@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..failure import Executed
 from ..transports.event_loop import running_loop
 from ..world import REAL
+from .current import keep_permit
 from .frame import CURRENT
 from .timeout.guard import timed_out, too_late
 from .timeout.value import Deadline, Timeout
@@ -130,7 +131,7 @@ def limits_of_call() -> StreamLimits:
 class StartedStream:
     """A stream at its first item, or at its end if it has none."""
 
-    __slots__ = ("attempts", "is_empty", "item", "items", "limits", "returned", "waited")
+    __slots__ = ("attempts", "is_empty", "item", "items", "limits", "release", "returned", "waited")
 
     def __init__(
         self, items: Any, item: Any, *, is_empty: bool = False, returned: Any = None
@@ -143,6 +144,7 @@ class StartedStream:
         self.limits = NO_LIMITS if is_empty else limits_of_call()
         self.is_empty = is_empty
         self.returned = returned
+        self.release = None if is_empty else keep_permit()
 
     async def aclose(self) -> None:
         """Close an async stream that nobody will read."""

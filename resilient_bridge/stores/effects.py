@@ -506,12 +506,13 @@ def _by_name(
         if not fits(value):
             raise config_error(path, f"{wanted}, or a mapping of names to them", value)
         return {"": value}
-    for name, each in value.items():
+    by_name = cast("Mapping[object, object]", value)
+    for name, each in by_name.items():
         if not isinstance(name, str) or not name:
             raise config_error(path, "names that are not empty", name)
         if not fits(each):
             raise config_error(f"{path}[{name!r}]", wanted, each)
-    return dict(value)
+    return cast("dict[str, Any]", dict(by_name))
 
 
 def _of_name(values: Mapping[str, Any] | None, name: str) -> Any:

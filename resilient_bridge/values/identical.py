@@ -60,12 +60,13 @@ def _written(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, int | float | Decimal):
         return ["number", *_number(value)]
     if isinstance(value, Mapping):
-        return ["map", *_pairs(value, path, depth)]
+        return ["map", *_pairs(cast("Mapping[object, object]", value), path, depth)]
     if isinstance(value, list | tuple):
         items = cast("list[Any]", value)
         return ["list", *(_written(one, f"{path}[{n}]", depth + 1) for n, one in enumerate(items))]
     if isinstance(value, AbstractSet):
-        members = (_written(one, path, depth + 1) for one in value)
+        unordered = cast("AbstractSet[object]", value)
+        members = (_written(one, path, depth + 1) for one in unordered)
         return ["set", *sorted(members, key=json.dumps)]
     for kinds, write in _PLAIN:
         if isinstance(value, kinds):
@@ -86,7 +87,7 @@ def _number(value: float | Decimal) -> tuple[Any, ...]:
     return sign, short, cast("int", exponent) + len(text) - len(short)
 
 
-def _pairs(value: Mapping[Any, Any], path: str, depth: int) -> list[Any]:
+def _pairs(value: Mapping[object, object], path: str, depth: int) -> list[Any]:
     pairs = [
         [
             _written(key, path, depth + 1),
@@ -112,14 +113,14 @@ _PLAIN: Final[tuple[tuple[tuple[type, ...], Callable[[Any], str]], ...]] = (
 
 def _object(value: Any, path: str, depth: int) -> Any:
     """Return the fields of a record, by the name of its class. Raises NotComparableError."""
-    kind = type(value)
+    kind = cast("Any", type(value))
     fields: Any = None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     elif attrs.has(kind):
         fields = {each.name: getattr(value, each.name) for each in attrs.fields(kind)}
-    elif callable(getattr(kind, "model_dump", None)):  # pydantic
-        fields = value.model_dump()
+    elif callable(dump := getattr(value, "model_dump", None)):  # pydantic
+        fields = dump()
     if fields is None:
         raise NotComparableError(path, f"an object of {kind.__qualname__}")
     return [kind.__qualname__, *_pairs(fields, path, depth)]

@@ -63,3 +63,30 @@ def test_a_stream_that_breaks_off_counts_for_its_own_value():
     with pytest.raises(rb.CircuitOpenError):
         list(client.stream("x", model="down"))
     assert list(client.stream("x", model="up")) == ["x"]
+
+
+class Server:
+    """A client with a connection, of which one tool is down."""
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def call_tool(self, name, arguments=None):
+        if name == "down":
+            raise ValueError("this tool is broken")
+        return {"name": name, "arguments": arguments}
+
+
+async def test_of_a_link_it_reads_the_arguments_of_the_method():
+    """One circuit for each tool of an MCP server."""
+    breaker = Breaker.consecutive(2, on=ValueError, key=lambda name, *_: name)
+    async with rb.reconnecting(Server, policy=rb.Policy(breaker)) as link:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="broken"):
+                await link.call_tool("down", {})
+        with pytest.raises(rb.CircuitOpenError):
+            await link.call_tool("down", {})
+        assert (await link.call_tool("up", {}))["name"] == "up"

@@ -69,6 +69,7 @@ async def sent(provider, number, policy=None, method="GET", path="/v1/messages",
         return await asyncio.gather(*(one(index) for index in range(number)))
 
 
+@pytest.mark.requirement("X14")
 def test_it_is_on_by_default():
     provider = Provider()
     statuses, seconds = played(lambda: sent(provider, 40))
@@ -287,3 +288,34 @@ def test_the_clients_of_sdks_lose_no_call(kind):
     (name,) = [name for name in names if kind in name]
     assert "m-1" in name
     assert "key-of-mine" not in name
+
+
+def test_a_response_releases_its_permit_when_its_body_is_closed():
+    """While two bodies are open a third request waits; a body that is never closed loses its permit after 30 s."""
+    policy = rb.Policy(rb.Retry(), rb.AdaptiveLimit(start=2, most=2))
+    inner = httpx.MockTransport(lambda _: httpx.Response(200, stream=httpx.ByteStream(b"x" * 10)))
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        async with httpx.AsyncClient(transport=rb.HTTPTransport(policy, inner)) as client:
+            began, times = loop.time(), []
+            opened = [
+                await client.send(client.build_request("GET", "https://api.test/a"), stream=True)
+                for _ in range(2)
+            ]
+            loop.call_later(4, asyncio.ensure_future, opened[0].aclose())
+            for _ in range(3):
+                answer = await client.get("https://api.test/a")
+                assert len(answer.content) == 10
+                times.append(loop.time() - began)
+            forgotten = await client.send(
+                client.build_request("GET", "https://api.test/a"), stream=True
+            )
+            await client.get("https://api.test/a")
+            times.append(loop.time() - began)
+            await forgotten.aclose()
+            await opened[1].aclose()
+        return times
+
+    times, _ = played(main)
+    assert times == pytest.approx([4, 4, 4, 30])

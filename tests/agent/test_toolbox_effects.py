@@ -28,6 +28,7 @@ def effects(tmp_path):
         yield made
 
 
+@pytest.mark.requirement("X15")
 async def test_a_tool_that_timed_out_is_not_run_again(effects):
     """As a model calls it: by name, with its keys in another order, or as JSON text."""
     toolbox, paid = Toolbox(effects=effects, timeouts={"default": 0.05}), []

@@ -1,4 +1,4 @@
-"""Lives of a program that asks for one effect, each ended where it is told to be: at any line of the gate, the ledger or the file.
+"""Lives of a program that asks for one effect, each ended where it is wanted to be: at any line of the gate, the ledger or the file.
 
     python -m tests.stores.effects_lives        reads one JSON object a line, answers each with one line
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -63,9 +64,9 @@ class Lines:
 class Life:
     """One process: a shop whose payments are lines of a file."""
 
-    def __init__(self, told: dict[str, Any], lines: Lines) -> None:
-        self.told, self.lines = told, lines
-        self.paid = Path(told["root"]) / "paid"
+    def __init__(self, wanted: dict[str, Any], lines: Lines) -> None:
+        self.wanted, self.lines = wanted, lines
+        self.paid = Path(wanted["root"]) / "paid"
 
     def pay(self, order: str, amount: int = 1) -> str:
         self.lines.point()
@@ -83,15 +84,15 @@ class Life:
         return Ran(self.receipt()) if found else NOT_RUN
 
     def effects(self) -> Effects:
-        verify = {"pay": self.find} if self.told["verifies"] else None
-        return Effects(Path(self.told["root"]) / "effects.db", verify=verify)
+        verify = {"pay": self.find} if self.wanted["verifies"] else None
+        return Effects(Path(self.wanted["root"]) / "effects.db", verify=verify)
 
     # ---- the doors: each returns what the caller got
 
     def policy(self) -> str:
         policy = rb.Policy(rb.Retry(attempts=3))
         pay = policy(idempotent=False, effects=self.effects(), name="pay")(self.pay)
-        return pay(**self.told["arguments"])
+        return pay(**self.wanted["arguments"])
 
     def policy_async(self) -> str:
         async def pay(order: str, amount: int = 1) -> str:
@@ -99,7 +100,7 @@ class Life:
 
         policy = rb.Policy(rb.Retry(attempts=3), rb.Timeout(60))
         guarded = policy(idempotent=False, effects=self.effects(), name="pay")(pay)
-        return asyncio.run(guarded(**self.told["arguments"]))
+        return asyncio.run(guarded(**self.wanted["arguments"]))
 
     def toolbox(self) -> str:
         toolbox = Toolbox(effects=self.effects())
@@ -109,7 +110,7 @@ class Life:
             return self.pay(order, amount)
 
         async def main() -> str:
-            outcome = await toolbox.call("pay", json.dumps(self.told["arguments"]))
+            outcome = await toolbox.call("pay", json.dumps(self.wanted["arguments"]))
             if outcome.error is not None:
                 raise outcome.error
             return outcome.value
@@ -118,7 +119,7 @@ class Life:
 
     def phase(self) -> str:
         toolbox = Toolbox(effects=self.effects())
-        root = Path(self.told["root"])
+        root = Path(self.wanted["root"])
         flow = Workflow(root / "state.json", name="shop", root=root, tools=toolbox)
         got: list[str] = []
 
@@ -128,7 +129,7 @@ class Life:
 
         @flow.phase(name="pay")
         async def paying(phase: Any) -> None:
-            got.append(await phase.call("pay", self.told["arguments"]))
+            got.append(await phase.call("pay", self.wanted["arguments"]))
             self.lines.point()
             (root / "receipt").write_text(got[0])
 
@@ -141,10 +142,10 @@ class Life:
         raise rb.errors.EffectHeldError(failure)
 
     def sidecar(self) -> str:
-        path = str(Path(self.told["root"]) / "effects.db")
-        verify = {"pay": "find"} if self.told["verifies"] else {}
+        path = str(Path(self.wanted["root"]) / "effects.db")
+        verify = {"pay": "find"} if self.wanted["verifies"] else {}
         harness = Harness(ledger=Effects(path), effects=path, verify=verify)
-        harness.now += self.told["seconds"]
+        harness.now += self.wanted["seconds"]
         schema = {"properties": {"order": {}, "amount": {"default": 1}}}
         harness.tools = [
             tool("pay") | {"inputSchema": schema},
@@ -161,7 +162,7 @@ class Life:
 
         harness.auto["tools/call"] = call
         client = harness.client().open()
-        client.ask(1, "tools/call", {"name": "pay", "arguments": self.told["arguments"]})
+        client.ask(1, "tools/call", {"name": "pay", "arguments": self.wanted["arguments"]})
         text = result_text(client.answer(1))
         if text.startswith("paid"):
             return text
@@ -171,21 +172,24 @@ class Life:
         raise rb.errors.EffectHeldError(failure)
 
 
-def live(told: dict[str, Any]) -> dict[str, Any]:
+def live(wanted: dict[str, Any]) -> dict[str, Any]:
     """One life, in this process; what it came to."""
-    lines = Lines(told["stop_at"], told["stop"])
-    life = Life(told, lines)
-    with rb.testing.virtual_time(start=START + timedelta(seconds=told["seconds"])):
+    if wanted.get("limit"):  # bytes of a file: a full disk
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (wanted["limit"], wanted["limit"]))
+    lines = Lines(wanted["stop_at"], wanted["stop"])
+    life = Life(wanted, lines)
+    with rb.testing.virtual_time(start=START + timedelta(seconds=wanted["seconds"])):
         threading.settrace(lines.trace)
         sys.settrace(lines.trace)
         try:
-            got = {"answer": getattr(life, told["door"])()}
+            got = {"answer": getattr(life, wanted["door"])()}
         except rb.errors.EffectHeldError as error:
             got = {"held": error.failure.details["first"]}
         finally:
             sys.settrace(None)
             threading.settrace(None)  # type: ignore[arg-type]
-    Path(told["root"], "got").write_text(json.dumps(got))
+    Path(wanted["root"], "got").write_text(json.dumps(got))
     lines.point()
     return got | {"lines": lines.passed}
 
@@ -198,11 +202,11 @@ def tell(line: str) -> None:
 def main() -> None:
     stopped: dict[int, int] = {}  # processes that are stopped, with the ends of their pipes
     for line in sys.stdin:
-        told = json.loads(line)
-        if told.get("end"):  # of one that is stopped
-            os.kill(told["end"], signal.SIGKILL)
-            os.waitpid(told["end"], 0)
-            os.close(stopped.pop(told["end"]))
+        wanted = json.loads(line)
+        if wanted.get("end"):  # of one that is stopped
+            os.kill(wanted["end"], signal.SIGKILL)
+            os.waitpid(wanted["end"], 0)
+            os.close(stopped.pop(wanted["end"]))
             tell(json.dumps({"killed": 9}))
             continue
         reading, writing = os.pipe()
@@ -210,7 +214,7 @@ def main() -> None:
         if child == 0:
             os.close(reading)
             try:
-                came_to = live(told)
+                came_to = live(wanted)
             except BaseException as error:  # noqa: BLE001 -- the parent says it
                 came_to = {"error": f"{type(error).__name__}: {error}"}
             os.write(writing, json.dumps(came_to).encode())

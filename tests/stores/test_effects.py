@@ -388,6 +388,7 @@ def test_the_caller_may_say_again(form, effects, heard):
 
 
 # ---- over a restart -----------------------------------------------------------------------------
+@pytest.mark.requirement("X15")
 @each_form
 def test_a_doubt_outlives_its_process(form, path):
     with form.world():

@@ -106,6 +106,11 @@ def watch_body(response: Any, tell: Callable[[Exception], None]) -> None:
     response.stream = _stream_class(_Watched, type(response).__module__)(response.stream, tell)
 
 
+def hold_body(response: Any, release: Callable[[], None]) -> None:
+    """Have `release` called when the body of a response is closed, as it is once it has been read."""
+    response.stream = _stream_class(_Held, type(response).__module__)(response.stream, release)
+
+
 # ---- bodies that can be sent once -------------------------------------------------------------------------------
 
 
@@ -266,6 +271,29 @@ class _Watched(_Around):
         except Exception as error:
             self._tell(error)
             raise
+
+
+class _Held(_Around):
+    """A body whose end gives a permit back."""
+
+    def __init__(self, stream: Any, release: Callable[[], None]) -> None:
+        self._stream = stream
+        self._release = release
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._stream:
+            yield part
+
+    def close(self) -> None:
+        self._release()
+        super().close()
+
+    async def aclose(self) -> None:
+        self._release()
+        await super().aclose()
 
 
 class _Once(_Around):

@@ -22,6 +22,7 @@ from ...calls.ports import (
     hear_quota,
     is_retried_around,
     keep_arguments,
+    keep_permit,
     make_last,
     remaining,
     repeat_within,
@@ -37,7 +38,7 @@ from ..arguments import calls_of, check_http_options, check_sync, keyed
 from ..limit_keys import key_of_request
 from ..mcp_wire import CURRENT_WIRE, watch_answer, watch_request
 from ..sdk_errors import add_base, package_of
-from .bodies import READ_ONCE, bounded, look_async, once, peek, peek_async, watch_body
+from .bodies import READ_ONCE, bounded, hold_body, look_async, once, peek, peek_async, watch_body
 from .own_transport import Options, own_transport
 from .request_checks import (
     IDEMPOTENT_METHODS,
@@ -205,6 +206,7 @@ class HTTPTransport(_Bases):
     _watch: Callable[[Any], None] = staticmethod(once)
     _peek: Callable[[Any], Any] = staticmethod(peek)
     _peek_async: Callable[[Any], Any] = staticmethod(peek_async)
+    _hold_body: Callable[[Any, Callable[[], None]], None] | None = staticmethod(hold_body)
     _watch_body: Callable[[Any, Callable[[Exception], None]], None] = staticmethod(watch_body)
 
     # ---- one request ------------------------------------------------------------------------------------------
@@ -335,6 +337,7 @@ class HTTPTransport(_Bases):
         sends = (_sending_async if is_async else _sending)(
             self._below(),
             is_limited=any(isinstance(layer, AdaptiveLimit) for layer in policy.layers),
+            hold=self._hold_body,
             sound_as=_same if asks else _Sound,
             window=_KEY_WINDOW if by_key else None,
             look=self._peek_async if is_async else self._peek,
@@ -480,10 +483,22 @@ def _same(response: Any) -> Any:
     return response
 
 
+def _observe(response: Any, hold: Callable[[Any, Callable[[], None]], None] | None) -> None:
+    """Have the adaptive limit read a response: what it says of a quota, and when its body ends."""
+    is_refused = response.status_code >= 400
+    hear_quota(response.headers, is_refused=is_refused)
+    if hold is None or is_refused or response.is_closed:
+        return
+    release = keep_permit()
+    if release is not None:
+        hold(response, release)
+
+
 def _sending(
     inner: Any,
     *,
     is_limited: bool,
+    hold: Callable[[Any, Callable[[], None]], None] | None,
     sound_as: Callable[[Any], Any],
     window: float | None,
     look: Callable[[Any], Any],
@@ -491,9 +506,10 @@ def _sending(
 ) -> Callable[[Any], Any]:
     """Return the function that sends a request once.
 
-    `is_limited`: its policy has an adaptive limit, which wants to know of it. `sound_as` wraps a
-    response below status 400, `look` reads the body of any other. `window`: the seconds for which
-    the server remembers the key that permits repeats. `races`: the policy has a Hedge.
+    `is_limited`: its policy has an adaptive limit, which wants to know of it; then `hold` has the end
+    of a body give the permit back. `sound_as` wraps a response below status 400, `look` reads the
+    body of any other. `window`: the seconds for which the server remembers the key that permits
+    repeats. `races`: the policy has a Hedge.
     """
     once_sent = inner.handle_request
 
@@ -509,7 +525,7 @@ def _sending(
             if getattr(request.stream, "is_started", False):
                 make_last(READ_ONCE)
         if is_limited:
-            hear_quota(response.headers, is_refused=response.status_code >= 400)
+            _observe(response, hold)
         if response.status_code < 400:
             return sound_as(response)
         look(response)
@@ -529,6 +545,7 @@ def _sending_async(
     inner: Any,
     *,
     is_limited: bool,
+    hold: Callable[[Any, Callable[[], None]], None] | None,
     sound_as: Callable[[Any], Any],
     window: float | None,
     look: Callable[[Any], Any],
@@ -550,7 +567,7 @@ def _sending_async(
             if getattr(request.stream, "is_started", False):
                 make_last(READ_ONCE)
         if is_limited:
-            hear_quota(response.headers, is_refused=response.status_code >= 400)
+            _observe(response, hold)
         if response.status_code < 400:
             return sound_as(response)
         await look(response)

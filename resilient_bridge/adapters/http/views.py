@@ -160,6 +160,7 @@ class Core(HTTPTransport):
     """
 
     _watch = staticmethod(_nothing)
+    _hold_body = None  # the permit of an adaptive limit is given back with the headers
     _report_request = _report_answer = staticmethod(_nothing_async)
     _cookie_lines = staticmethod(_cookie_lines)
     _watch_body = staticmethod(_watch_read)

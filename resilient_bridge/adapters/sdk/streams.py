@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import wrapt
 
-from ...calls.ports import NO_LIMITS, limits_of_call
+from ...calls.ports import NO_LIMITS, keep_permit, limits_of_call
 from ...failure import Executed, Failure, error_for, stays_here
 from ..sdk_errors import package_of
 from .sdks import PACKAGES
@@ -38,6 +38,7 @@ _TO_THE_END: Final = ("get_final_", "until_done")  # methods of a stream that re
 _LAST_EVENTS: Final = frozenset(
     {"message_stop", "response.completed", "response.incomplete", "response.failed", "error"}
 )
+_CLOSES: Final = ("close", "aclose")
 _NO_REASONS: Final = (None, "FINISH_REASON_UNSPECIFIED")
 
 
@@ -165,9 +166,13 @@ class _StartedProxy(Proxy):
         self._self_limits = limits
         self._self_on_break: Callable[[Exception, object], None] | None = None
         self._self_ending = ending or Ending()
+        # what gives the permit of an adaptive limit back; a form of another stream has none
+        self._self_release = None if ending is None else keep_permit()
 
     def __getattr__(self, name: str) -> Any:
         value: Any = getattr(self.__wrapped__, name)
+        if name in _CLOSES:
+            self._self_over()
         if has(value, self._self_step):  # `text_stream`: the same items in another form
             return type(self)(value, _NOTHING, self._self_limits).watched(
                 lambda error, _: self._self_report(error)
@@ -182,13 +187,20 @@ class _StartedProxy(Proxy):
         self._self_on_break = on_break
         return self
 
+    def _self_over(self) -> None:
+        """Give the permit of an adaptive limit back: the stream has ended, or is closed."""
+        if self._self_release is not None:
+            self._self_release()
+
     def _self_report(self, error: Exception) -> None:
+        self._self_over()
         if self._self_on_break is not None:
             stream: Any = getattr(self.__wrapped__, "_raw_stream", self.__wrapped__)
             self._self_on_break(error, getattr(getattr(stream, "response", None), "request", None))
 
     def _self_ended(self) -> None:
         """Raise and report the error of a truncated answer at the end of the stream."""
+        self._self_over()
         cut = self._self_ending.cut()
         if cut is not None:
             self._self_report(cut)
@@ -246,6 +258,7 @@ class AsyncItems(_StartedProxy):
         return self
 
     async def __aexit__(self, *error: object) -> Any:
+        self._self_over()
         return await self.__wrapped__.__aexit__(*error)
 
 
@@ -298,3 +311,7 @@ class Items(_StartedProxy):
 
     def __enter__(self) -> Self:
         return self
+
+    def __exit__(self, *error: object) -> Any:
+        self._self_over()
+        return self.__wrapped__.__exit__(*error)

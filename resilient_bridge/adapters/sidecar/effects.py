@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...calls.ports import asked_for, call_options, resolved
 from ...failure import ConfigError, StoreError
@@ -69,6 +69,8 @@ class CallEffects:
         try:
             return self._admit(call, session, now, is_durable=is_durable)
         except (StoreError, ConfigError) as error:
+            if not is_durable:  # there are a thousand doubts already: no other call waits for them
+                return Admitted.SENT
             return outcomes.unreadable(call.name, error.failure.message)
 
     def _admit(
@@ -93,10 +95,11 @@ class CallEffects:
         if not is_strict and effect.age(now, wall) >= _ONCE:
             ledger.took(effect)
             return Admitted.SENT
-        answer = effect.answer if effect.has_answer else verdict
+        answer, is_late = (effect.answer, True) if effect.has_answer else (verdict, False)
         if isinstance(answer, dict) and ledger.took(effect):
-            resolved(effect, "late_answer" if effect.has_answer else "verified")
-            return message.result(call.request.id, answer)
+            result = cast("dict[str, Any]", answer)
+            resolved(effect, "late_answer" if is_late else "verified")
+            return message.result(call.request.id, result)
         if (
             number != effect.number
             and not effect.is_running
@@ -251,8 +254,9 @@ def verdict_of(answer: Message) -> Any:
 
 
 def _is_empty(value: Any) -> bool:
-    if isinstance(value, dict) and len(value) == 1:
-        value = next(iter(value.values()))
+    fields = object_of(value)
+    if len(fields) == 1:
+        value = next(iter(fields.values()))
     return value is None or value is False or value in ("", [], {})
 
 

@@ -44,7 +44,7 @@ class WorkflowStateFile:
             file_path,
             version=VERSION,
             check=WorkflowState.from_value,
-            migrations={1: lambda value: value},  # it had no journal: the value was all
+            migrations={1: dict},  # it had no journal: the value was all
         )
         self._owner = Owner(self._file.path)
         self._saved_at: datetime | None = None

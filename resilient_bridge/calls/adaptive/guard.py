@@ -39,7 +39,7 @@ from .state import MADE, WATCH
 
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from ...failure import Stopped
     from ..breaker.state import CircuitState
@@ -187,7 +187,22 @@ class AdaptiveGuard(Guard):
         if has_failed:
             limits.released(call.limit, call, now)
         else:
-            _tell(limits, call.limit, limits.succeeded(call.limit, call, now), None)
+            change = limits.succeeded(call.limit, call, now, is_stream=attempt.is_streaming)
+            _tell(limits, call.limit, change, None)
+
+    def stream(self, attempt: CallFrame) -> Callable[[], None] | None:
+        """Have the call keep its permit after it has returned, and return what gives it back."""
+        call: Call | None = attempt.limit_permit
+        if call is None:
+            return None
+        attempt.is_streaming = True
+        limits, clock = _limits_of(attempt), attempt.world.monotonic
+
+        def ended() -> None:
+            if call.has_permit:
+                limits.released(call.limit, call, clock())
+
+        return ended
 
     def hear(self, attempt: CallFrame, headers: object, *, is_refused: bool) -> None:
         """Take the wait that headers ask for, of a quota that is used up."""

@@ -55,6 +55,7 @@ _WORTH: Final = 1.3  # times the successes without it
 _WORTH_ALONE: Final = 1.1  # the same, where a call was refused that ran alone
 _HARDER: Final = 4  # times as many refusals before the next trial, after one that failed
 _STARVED: Final = range(3, 6)  # cuts since the last success for which the others make room
+_OF_A_STREAM: Final = 0.25  # of the patience: for so long an open stream keeps its permit
 _TINY: Final = 16  # a spacing below this part of a call's duration is none
 _ROUNDING: Final = 1e-9
 
@@ -102,6 +103,7 @@ class Machine:
         "_known",
         "_needs",
         "_starts_at",
+        "_streams",
         "_strikes",
         "_trial",
         "_worst",
@@ -132,6 +134,9 @@ class Machine:
             False  # the server has refused everybody for so long that waiting is no help
         )
         self.refused = 0  # refusals so far
+        self._streams: list[
+            tuple[float, Ticket]
+        ] = []  # open ones, and when they lose their permits
         self.opens_at = -inf  # until then nobody starts
         self.refused_at = self.succeeded_at = now
         self.spacing = 0.0
@@ -193,14 +198,21 @@ class Machine:
         if self.running == self.earlier == 0:
             self._idle_from = now
 
-    def succeeded(self, ticket: Ticket, now: float) -> None:
-        """Count a call that the server took: the number grows if it was what held others back."""
+    def succeeded(self, ticket: Ticket, now: float, *, is_stream: bool = False) -> None:
+        """Count a call that the server took: the number grows if it was what held others back.
+
+        `is_stream`: it has only begun, so it keeps its permit until it ends, for at most a quarter of
+        the patience.
+        """
         self.succeeded_at, self._strikes, self.is_exhausted = now, 0, False
         self._idle_then = self._idle(now)
         if not ticket.has_permit or ticket.began is None:
             return
         is_full = bool(self.queue) or self.running >= int(self.at_once)
-        self.released(ticket, now)
+        if is_stream:
+            self._streams.append((now + self.patience * _OF_A_STREAM, ticket))
+        else:
+            self.released(ticket, now)
         duration = now - ticket.began
         self._duration += (duration - self._duration) * (0.2 if self._duration else 1.0)
         self._acks = [*self._acks[1 - _TRIAL :], now]
@@ -267,6 +279,8 @@ class Machine:
     def step(self, now: float) -> list[Ticket]:
         """Return the calls whose wait is over: `ended` of each says how."""
         over: list[Ticket] = []
+        while self._streams and self._streams[0][0] <= now:
+            self.released(self._streams.pop(0)[1], now)
         if now >= self.refused_at + FORGOTTEN_AFTER:
             self.at_once, self.spacing, self.opens_at = inf, 0.0, -inf
             self.is_exhausted = False
@@ -288,7 +302,8 @@ class Machine:
             return inf
         at = max(self.opens_at, self._starts_at)
         if not self._has_room():
-            at = max(at, self._grows_at())
+            room_at = min([self._grows_at(), *(ends for ends, _ in self._streams[:1])])
+            at = max(at, room_at)
         if self.is_idle:
             at = min(at, now + min(self.remaining_patience(each, now) for each in self.queue[:1]))
         return max(at, now)

@@ -161,13 +161,18 @@ class Limits:
             limit.leave(ticket, now)
         self.advance(limit, now)
 
-    def succeeded(self, limit: Limit, ticket: Ticket, now: float) -> Change:
-        """Count a success, and give the permit back; return what has changed."""
+    def succeeded(
+        self, limit: Limit, ticket: Ticket, now: float, *, is_stream: bool = False
+    ) -> Change:
+        """Count a success, and give the permit back, unless it is a stream that has begun.
+
+        Return what has changed.
+        """
         with self._lock:
             was_exhausted = limit.is_exhausted
             if not ticket.has_permit:
                 limit.earlier_ended(now)
-            limit.succeeded(ticket, now)
+            limit.succeeded(ticket, now, is_stream=is_stream)
         self.advance(limit, now)
         return "recovered" if was_exhausted else ""
 

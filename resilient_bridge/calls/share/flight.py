@@ -20,7 +20,7 @@ from asyncio import CancelledError
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
@@ -61,6 +61,11 @@ _IMMUTABLE: Final = frozenset({str, bytes, int, float, bool, complex, type(None)
 @attrs.frozen
 class Answer:
     """What is known of the answer that a shared call has just given; see `current_answer`.
+
+        async def age_of(query: str) -> float:
+            await search(query)
+            answer = rb.calls.current_answer()
+            return answer.age if answer.stale else 0.0
 
     `stale` says that it is an old one, in the place of `failure`; `age` is its age in seconds.
     """
@@ -256,8 +261,9 @@ class _Call:
         if type(result) in _IMMUTABLE:
             return result
         wanted = "an answer that can be copied: each caller gets one of its own"
+        kind = cast("Any", type(result))
         for mark in ("__next__", "__anext__", "__await__", "aclose", "close"):
-            if hasattr(type(result), mark):
+            if hasattr(kind, mark):
                 raise self._refusal(wanted, result)
         try:
             return deepcopy(result)
@@ -281,25 +287,34 @@ class _Call:
         task = flight.task
         if task.cancelled():
             raise CancelledError
-        error, failure = task.exception(), None
+        error, failure, now = task.exception(), None, frame.world.monotonic()
         try:
             if error is None:
                 cached: Cached = task.result()
                 failure = self._failure_of(cached.answer)
-            elif isinstance(error, Exception):
-                failure = failure_or_none(error)
-            if failure is not None and (failure.retryable or isinstance(error, RejectedError)):
-                now = frame.world.monotonic()
-                old = self.answers.find(key, self.layer.stale_for, now, frame.world.monotonic)
-                if old is not None:
-                    return self._answered(old, now - old.at, "stale", failure)
-            if error is None:
-                age = frame.world.monotonic() - cached.at
-                return self._answered(cached, age, "joined" if joins else "", None)
-            raise self._own(error, flight, frame, is_first=not joins)
+                old = self._instead(failure, key, frame)
+                if old is None:
+                    return self._answered(cached, now - cached.at, "joined" if joins else "", None)
+            else:
+                failure = failure_or_none(error) if isinstance(error, Exception) else None
+                old = self._instead(
+                    failure, key, frame, is_rejected=isinstance(error, RejectedError)
+                )
+                if old is None:
+                    raise self._own(error, flight, frame, is_first=not joins)
+            return self._answered(old, now - old.at, "stale", failure)
         finally:
             del task  # an error must not be held by a frame that it holds
             error = failure = None
+
+    def _instead(
+        self, failure: Failure | None, key: object, frame: CallFrame, *, is_rejected: bool = False
+    ) -> Cached | None:
+        """Return the old answer that takes the place of a failure that passes; None for none."""
+        if failure is None or not (failure.retryable or is_rejected):
+            return None
+        monotonic = frame.world.monotonic
+        return self.answers.find(key, self.layer.stale_for, monotonic(), monotonic)
 
     def _answered(self, cached: Cached, age: float, how: Any, failure: Failure | None) -> Any:
         """Return a caller's copy of an answer, and say where it comes from."""

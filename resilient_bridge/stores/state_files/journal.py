@@ -11,7 +11,7 @@ of them has: the loss of one, or damage in it, changes nothing. Pure: no I/O.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
@@ -19,7 +19,7 @@ from .document import encoded, read_json
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sized
 
 
 VERSION: Final = 1
@@ -84,7 +84,7 @@ class Change:
         after = {**value, **self.fields}
         for name, (length, items) in self.added.items():
             before = after.get(name)
-            if type(before) is not list or len(before) < length:
+            if not isinstance(before, list) or len(cast("Sized", before)) < length:
                 raise ValueError(f"{name}: wanted an array of at least {length} items")
             after[name] = [*before[:length], *items]
         return after

@@ -112,11 +112,7 @@ class JournaledFile(StateFile):
     # ---- what a StateFile leaves open -----------------------------------------------------------
 
     def _load(self, reports: list[StateSetAside]) -> Loaded:
-        self._has_journal = False
-        self._belongs = None
-        self._size = 0
-        self._history = history = self.history()
-        self._last = history.last
+        history = self._read_anew()
         try:
             loaded = super()._load(reports)
         finally:
@@ -143,6 +139,13 @@ class JournaledFile(StateFile):
                 )
             )
         return loaded
+
+    def _read_anew(self) -> History:
+        """Read the journal, for a load."""
+        self._has_journal, self._belongs = False, None
+        history = self.history()
+        self._history, self._last, self._size = history, history.last, 0
+        return history
 
     def _examined(self, path: Path) -> Candidate:
         found = super()._examined(path)

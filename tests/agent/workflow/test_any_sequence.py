@@ -117,7 +117,7 @@ def world(monkeypatch):
     # a replacement of one file, because a crash may come between two of them
     replace = stepped(file_changes.replace_in_order)
 
-    def in_steps(*changes):
+    def in_steps(*changes, **_):
         for change in changes:
             replace(change)
 
@@ -169,6 +169,12 @@ LIVES = st.lists(st.tuples(st.integers(1, 60), HARMS), max_size=6)
 @example(
     lives=[(20, []), (31, [("state.json", "remove")]), (1, [])]
 )  # dies after a backup was used, before the first save
+@example(
+    lives=[
+        (6, [("state.json.journal", "remove"), ("state.json.journal.bak", "flip")]),
+        (1, [("state.json.journal.bak", "flip")]),
+    ]
+)  # the journal is damaged, and whole again
 def test_any_sequence_of_crashes_and_damage(world, lives):
     """The state is readable after each life; at most one of completed and halted; what must not run twice does so only by a person's word.
 

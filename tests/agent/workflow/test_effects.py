@@ -55,6 +55,7 @@ def shop(tmp_path):
     return Shop(tmp_path / "flow")
 
 
+@pytest.mark.requirement("X15")
 @pytest.mark.parametrize("where", ["before", "after"])
 async def test_verify_says_what_became_of_a_call_and_the_workflow_goes_on(shop, where):
     await shop.die(where)

@@ -373,7 +373,7 @@ async def test_nothing_runs_that_cannot_be_saved(tmp_path, monkeypatch):
     """A state that cannot be saved is a StoreError before the phase begins."""
     flow = Flow(tmp_path).build()
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise StoreError(rb.Failure.of("SYS_STORE_UNAVAILABLE", "the disk is full"))
 
     monkeypatch.setattr("resilient_bridge.stores.state_files.journaled.replace_in_order", refuse)
