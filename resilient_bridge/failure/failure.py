@@ -92,7 +92,7 @@ def _ran_text(executed: Executed, details: Mapping[str, Any]) -> str:
     """
     if executed is not Executed.MAYBE:
         return _RAN[executed]
-    if _is_refusal(details):
+    if was_declined(details):
         return "refused by the server"
     sent = details.get("requests_sent")
     if isinstance(sent, int) and sent > 1:
@@ -100,7 +100,7 @@ def _ran_text(executed: Executed, details: Mapping[str, Any]) -> str:
     return _RAN[executed]
 
 
-def _is_refusal(details: Mapping[str, Any]) -> bool:
+def was_declined(details: Mapping[str, Any]) -> bool:
     """Return whether the server refused the request: it read it, and says that it did nothing."""
     status = details.get("http_status")
     if isinstance(status, int):

@@ -132,15 +132,18 @@ def raw_failure(error: BaseException) -> Failure | None:
         record = None
     if record is not None:
         attach(error, None)
+    traceback = error.__traceback__
     try:
         return exception_failure(error)
-    except Exception as wrong:  # noqa: BLE001 -- as in `read_failure`; what is no failure is raised again
-        return None if wrong is error else _unreadable(error)
-    except BaseException:  # noqa: BLE001 -- no failure either
-        return None
+    except BaseException as wrong:  # noqa: BLE001 -- as in `read_failure`; what is no failure is raised again
+        if wrong is not error and isinstance(wrong, Exception):
+            return _unreadable(error)
     finally:
         if record is not None:
             attach(error, record)
+    # without the frames that it has just been raised in: they hold it
+    error.__traceback__ = traceback
+    return None
 
 
 def _unreadable(error: BaseException) -> Failure:
