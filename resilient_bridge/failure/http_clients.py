@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeGuard, TypeVar, cast
 
 from .closes import close_finding
+from .contents import body_of
 from .finding import Finding, Reader, Rows, Rules, chain_of, own_words, wrong_setting
 from .redaction import text_of
 from .statuses import hidden_finding, status_finding, upgrade_finding
@@ -197,18 +198,6 @@ def _response_finding(answer: Any, status: int) -> Finding:
     """
     found = status_finding(status, answer.headers, body_of(answer))
     return found.evolve(proof="") if getattr(answer, "history", None) else found
-
-
-def body_of(answer: Any) -> bytes | None:
-    """Return a body that is in memory already; requests' `content` would read the network.
-
-    Of a stream that is the part that HTTPTransport has read.
-    """
-    held: dict[str, Any] = getattr(answer, "__dict__", {})
-    body: object = held.get("_content", held.get("_body", held.get("body")))
-    if body is None and isinstance(extensions := held.get("extensions"), dict):
-        body = cast("dict[str, Any]", extensions).get("rb.body")
-    return body if isinstance(body, bytes) else None
 
 
 def carried_finding(error: Any) -> Finding | None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from .contents import name_key
 from .finding import Finding, short_of
 from .sentences import (
     SHORT_WAIT,
@@ -89,18 +90,6 @@ MEMORY: Final = Finding(
     suggestions=("ask for less at once, or use a smaller model",),
     details={"max_retries": 1},
 )
-
-_ENDS: Final = ("exception", "error")
-_LONGEST_NAME: Final = 200
-
-
-def name_key(name: str) -> str:
-    """Return the form of a name by which the table knows it: `x#RateLimit_Error:y` is ratelimit."""
-    name = name[:_LONGEST_NAME].rpartition("#")[2].partition(":")[0]
-    key = "".join(filter(str.isalnum, name.lower()))
-    for end in _ENDS:
-        key = key.removesuffix(end) or key
-    return key
 
 
 def _named(finding: Finding, names: str) -> Iterator[tuple[str, Finding]]:

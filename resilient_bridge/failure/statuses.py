@@ -11,7 +11,16 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from .bodies import EMPTY, ErrorBody, is_page, read_body
+from .contents import (
+    EMPTY,
+    ErrorBody,
+    is_page,
+    is_used_up,
+    read_body,
+    read_json,
+    reset_from_headers,
+    wait_from_headers,
+)
 from .finding import Finding
 from .payloads import payload_finding
 from .provider_codes import (
@@ -28,8 +37,7 @@ from .provider_codes import (
     usual_finding,
     with_message,
 )
-from .retry_after import is_used_up, reset_from_headers, wait_from_headers
-from .rpc import mapping_of, read_json
+from .rpc import mapping_of
 from .vocabulary import Category
 
 
