@@ -285,8 +285,8 @@ def test_p9_what_reads_failures_and_mistakes_is_loaded_by_the_first_one():
         "failure.lookup",
         "failure.mistakes",
         "failure.payloads",
+        "failure.provider_codes",
         "failure.rpc",
-        "failure.sentences",
     )
     code = f"import sys\n{first}\nprint(*sys.modules, sep='\\n')"
     loaded = subprocess.run(

@@ -9,7 +9,7 @@ Where to read, from what everybody uses to what is loaded late:
   finds the rows of a class.
 - The rows, loaded with the first error of a library: `system`, `http_clients`, `sdks`, `services`,
   `answers`, `exits`. What they read: `contents` of an answer (its body, and the wait), `statuses`,
-  `closes`, `rpc`, `payloads`, `texts`, and `provider_codes` (names) and `sentences` (words).
+  `closes`, `rpc`, `payloads`, `texts`, and `provider_codes` (names and sentences).
 - `what`: the matcher of rules, Retry, Breaker and registrations.
 - `redaction` makes text safe with `secret_values`, `secret_fields`, `secret_near`, `secret_commands`
   and `secret_shapes`.

@@ -29,10 +29,10 @@ from .provider_codes import (
     RATE,
     REJECTED,
     bare_words_finding,
+    name_says,
     says_limited,
 )
 from .rpc import error_object_finding, mapping_of
-from .sentences import name_says
 from .statuses import bare_finding, status_finding
 from .vocabulary import MCP_CODES, Category, Executed, Kind
 
