@@ -168,6 +168,12 @@ class CallFrame:
         at = self.deadline_at
         return None if at is None else max(0.0, at - self.world.monotonic())
 
+    def extend(self, before: float, deadline_at: float | None) -> None:
+        """Move a deadline that was inherited: who inherits it has more time now."""
+        for each in (self, self.first):
+            if each is not None and each.deadline_at == before:
+                each.deadline_at = deadline_at
+
     @property
     def idempotency_key(self) -> str:
         """The call's key, the same on all its attempts: the server recognises a repeat by it."""

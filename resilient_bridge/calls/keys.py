@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import suppress
-from hashlib import sha256
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from ..failure import BridgeError, Executed, Record, attach, config_error, redact
+from ..failure import BridgeError, Executed, Record, attach, config_error
 from ..failure.record import note_once
 from .frame import CURRENT, ROOT
-from .registry import MOST_VALUES, States
+from .registry import MOST_VALUES, States, shown
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
+    from .layer import Layer
     from .registry import S, Sort, V
     from .shared import SharedState
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PLAIN: Final = frozenset({str, int, bytes, bool, type(None)})  # known to be fit for a key
-_LONGEST: Final = 80  # characters of a value that are shown
 
 
 def passed_on(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:  # noqa: ARG001 -- of those that take their own
@@ -149,18 +148,6 @@ def _is_portable(value: Any) -> bool:
     return type(value) in _PLAIN or type(value) is float
 
 
-def shown(value: object) -> str:
-    """Return the text that a value is known by in events, handles and stores; no secret is in it.
-
-    A text that is long, or masked, has a digest, so that it names that value alone.
-    """
-    text = value if isinstance(value, str) else repr(value)
-    short = redact(text, limit=_LONGEST)
-    if short == text:
-        return text
-    return f"{short[:_LONGEST]}#{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
-
-
 class ValueStates(States):
     """The state of one owner for the calls of one value of its key functions.
 
@@ -181,6 +168,11 @@ class ValueStates(States):
     def owner(self) -> States:
         """The owner of what no key function selects."""
         return self._owner
+
+    def key_of(self, layer: Layer) -> tuple[Any, ...] | None:
+        """Return the value of the layer's key function, with None before it: no credential."""
+        function = layer.key_function
+        return None if function is None else (None, self._values[id(function)][0])
 
     def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:
         """Return the state for these settings: that of the value, if they have a key function."""

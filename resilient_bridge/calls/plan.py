@@ -292,6 +292,7 @@ class Operation:
         "in_front",
         "inner",
         "key",
+        "limit_key",
         "limits",
         "name",
         "pause",
@@ -329,6 +330,8 @@ class Operation:
         self.in_front = self.circuit if plan.asks_in_front else None
         limit = only(policy.layers, AdaptiveLimit)
         self.limits = None if limit is None else limits_of(states.owner, limit)
+        # The key of the limit of every call, where a key function says it.
+        self.limit_key = None if limit is None else states.key_of(limit)
         self.pause = NO_PAUSE if plan.retry is None else pause_of(states)
         states.current = self.circuit
         # The name in events: of its circuit, or of the owner of its state.

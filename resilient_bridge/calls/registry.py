@@ -20,12 +20,14 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
+from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import attrs
 
+from ..failure import redact
 from ..locks import new_rlock
 from ..values.fields import refuse
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 MOST: Final = 1024
 """The most unused names of one sort that are kept."""
+_LONGEST: Final = 80  # characters of a value that are shown
 MOST_VALUES: Final = 512
 """The most values of one layer's key function whose unused states are kept."""
 _LOOKED_AT: Final = 64  # of those: how many, unused the longest, are compared when one is dropped
@@ -251,6 +254,18 @@ def _numbers(value: Any) -> Any:
 _BY_VALUE: Final = InUse[ByValue[Any]]()
 
 
+def shown(value: object) -> str:
+    """Return the text that a value is known by in events, handles and stores; no secret is in it.
+
+    A text that is long, or masked, has a digest, so that it names that value alone.
+    """
+    text = value if isinstance(value, str) else repr(value)
+    short = redact(text, limit=_LONGEST)
+    if short == text:
+        return text
+    return f"{short[:_LONGEST]}#{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
 class _Circuit(Protocol):
     """A circuit, as far as its owner knows it."""
 
@@ -372,6 +387,10 @@ class States:
     def owner(self) -> States:
         """Whose state is what no key function selects: itself, unless it stands for one value."""
         return self
+
+    def key_of(self, layer: Layer) -> tuple[Any, ...] | None:  # noqa: ARG002 -- for those of one value
+        """Return what a key function of this layer has returned; None: it has none, or no call."""
+        return None
 
     def circuits(self) -> list[_Circuit]:
         """Return the circuits in use: the current one, and those of values."""

@@ -75,6 +75,8 @@ EXPIRED: Final = Finding(code="AUTH_TOKEN_EXPIRED", suggestions=("refresh the cr
 _FORBIDDEN: Final = Finding(code="AUTH_FORBIDDEN")
 RATE: Final = Finding(code="SYS_RATE_LIMITED")
 PASSING: Final = Finding(code="SYS_UNAVAILABLE")
+OVERLOADED: Final = PASSING.evolve(details={"reason": "overloaded"})
+"""It lives, and has no room: an adaptive limit takes it for a refusal, without a status as well."""
 _ABORTED: Final = PASSING.evolve(message="aborted by the server")
 _TIMEOUT: Final = Finding(code="SYS_TIMEOUT")
 REJECTED: Final = Finding(code="SYS_UPSTREAM_REJECTED")
@@ -158,11 +160,18 @@ _USUAL: Final[
     ),
     **dict(
         _named(
+            OVERLOADED,
+            "overloaded overloaded_error engine_overloaded_error server_is_overloaded capacity_exceeded"
+            " service_tier_capacity_exceeded engine_max_pending_tokens",
+        )
+    ),
+    **dict(
+        _named(
             PASSING,
-            "overloaded overloaded_error engine_overloaded_error server_is_overloaded server_error api_error"
+            "server_error api_error"
             " internal internal_error internal_server_error InternalFailure InternalServerException"
             " service_unavailable unavailable unavailable_error ServiceUnavailableException"
-            " capacity_exceeded service_tier_capacity_exceeded engine_max_pending_tokens 1305"
+            " 1305"
             " ModelNotReadyException modelStreamErrorException provider_unavailable upstream_error"
             " TransactionInProgressException IDPCommunicationError fatal_error",
         )

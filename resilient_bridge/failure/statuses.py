@@ -28,6 +28,7 @@ from .provider_codes import (
     EXPIRED,
     LARGE,
     MEMORY,
+    OVERLOADED,
     PASSING,
     QUOTA,
     RATE,
@@ -206,7 +207,7 @@ def _by_words(
             found = None  # the grant of a refresh, not the token of this request
     if found is None and content.decides:
         found = usual_finding(content.names)
-        if found is not None and status == _RATE_LIMITED and found is PASSING:
+        if status == _RATE_LIMITED and (found is PASSING or found is OVERLOADED):
             found = None  # a limit either way
     if found is None and status in _LIMITS and _is_limit(content, status, headers):
         found = RATE

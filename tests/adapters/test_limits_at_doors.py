@@ -69,6 +69,7 @@ async def sent(provider, number, policy=None, method="GET", path="/v1/messages",
         return await asyncio.gather(*(one(index) for index in range(number)))
 
 
+@pytest.mark.requirement("X14")
 def test_it_is_on_by_default():
     provider = Provider()
     statuses, seconds = played(lambda: sent(provider, 40))

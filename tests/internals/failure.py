@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.failure",
     {
-        "": "finding redaction secret_shapes",
+        "": "finding is_refusal redaction secret_shapes",
         "accepted_lines": "accepted_line",
         "contents": "parse_http_date wait_from_headers",
         "exits": "EXITS",
