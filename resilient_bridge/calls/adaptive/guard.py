@@ -89,10 +89,10 @@ class AdaptiveGuard(Guard):
 
     __slots__ = ("layer", "may_wait")
 
-    def __init__(self, layer: AdaptiveLimit) -> None:
+    def __init__(self, layer: AdaptiveLimit, is_shared: bool = False) -> None:
         self.layer = layer
-        # The short path is not taken while a limit is in force.
-        self.may_wait = layer.start is not None  # type: ignore[misc]
+        # The short path is not taken while a limit is in force, of which another process may know.
+        self.may_wait = is_shared or layer.start is not None  # type: ignore[misc]
 
     def enter(self, attempt: CallFrame) -> Wait | None:
         operation: Any = attempt.operation
