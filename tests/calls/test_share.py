@@ -216,6 +216,21 @@ def test_calls_that_need_each_other_do_not_wait_for_each_other():
     assert simulated(lambda: linked("a")) == ("b", 4)
 
 
+def test_inside_of_a_call_that_holds_the_only_permit_of_its_limit_it_waits_for_none():
+    limit = rb.AdaptiveLimit(key="shared inside", start=1, most=1)
+
+    @rb.Policy(Share(key=str), rb.Retry(), limit)(idempotent=True)
+    async def search(query):
+        await asyncio.sleep(1)
+        return query
+
+    @rb.Policy(limit)(idempotent=True)
+    async def outer():
+        return await search("x")
+
+    assert simulated(outer) == ("x", 1)
+
+
 def test_it_sees_no_variable_of_a_caller():
     """Else the answer of the first caller's tenant would be everybody's."""
 

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from decimal import Decimal
 
+import httpx
 import pytest
 
 import resilient_bridge as rb
@@ -120,6 +121,28 @@ def test_what_provably_did_not_run_is_not_held(form, effects):
             with pytest.raises(rb.NotExecutedError):
                 form.run(refuse)
     assert len(calls) == 2
+
+
+@each_form
+@pytest.mark.parametrize("status", [504, 503, 429, 408, 200, 401, 404], ids=str)
+def test_a_response_that_a_server_gave_up_with_is_in_doubt(form, effects, status):
+    """One that says 504 says no more than an error does; one that declines, or worked, is an end."""
+    with form.world():
+        calls = []
+
+        def pay(order):
+            calls.append(order)
+            return httpx.Response(status)
+
+        policy = rb.Policy(rb.Retry(attempts=1), rb.AdaptiveLimit())
+        pay = policy(idempotent=False, effects=effects, name="pay")(form.of(pay))
+        assert form.run(pay, "A-7").status_code == status
+        if status in {200, 401, 404}:
+            assert form.run(pay, "A-7").status_code == status
+        else:
+            with pytest.raises(EffectHeldError):
+                form.run(pay, "A-7")
+            assert calls == ["A-7"]
 
 
 def test_a_call_that_is_under_way_holds_an_identical_one(effects):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from weakref import WeakSet
 
 from ...locks import new_rlock
@@ -278,7 +278,7 @@ class Limits:
 
     def name_of(self, key: Hashable) -> str:
         """Return the name of the limit of a key: that of its owner, and what the key adds to it."""
-        words = key if isinstance(key, tuple) else (key,)
+        words = cast("tuple[object, ...]", key) if isinstance(key, tuple) else (key,)
         more = " ".join(shown(word) for word in words if word not in ("", None))
         return f"{self.key} {more}" if more else self.key
 
@@ -290,7 +290,7 @@ class Limits:
 
 def _credential(key: Hashable) -> Hashable:
     """Return the part of a key that names the credential: the first, where an owner has such keys."""
-    return key[0] if isinstance(key, tuple) and key else None
+    return cast("tuple[Hashable, ...]", key)[0] if isinstance(key, tuple) and key else None
 
 
 MADE: Final[WeakSet[Limits]] = WeakSet()

@@ -183,6 +183,7 @@ class _Race:
             return result
         finally:
             self._stop()
+            self.task = None  # it holds the error, which holds a frame that holds this
             error = failure = None  # an error must not be held by a frame that it holds
 
     # ---- further requests -----------------------------------------------------------------------

@@ -101,6 +101,11 @@ class Flight:
         self.awaited: list[Flight] = []  # what it waits for itself
         self.is_cancelling = False  # by its last caller, which waits for its end
         self.boundary = new_frame(None, None, caller.world, caller.started, caller.deadline_at)
+        # Inside of a call that holds a permit of an adaptive limit none of that limit is waited for.
+        around: CallFrame | None = caller
+        while around is not None and self.boundary.limit_permit is None:
+            self.boundary.limit_permit = around.limit_permit
+            around = enclosing(around)
         self.context = Context()
         self.context.run(WORLD.set, WORLD.get())
         self.context.run(CURRENT.set, self.boundary)
