@@ -1,7 +1,8 @@
-"""Twenty agents ask the same: one request is made, a slow one is raced, and each gets a copy.
+"""Twenty agents ask the same: one request is made, and a slow one is raced.
 
-Every third request of the server hangs. The Hedge sends it again after a second; the answer
-to the first agent is everybody's, and an old one is better than none when the server is down.
+Every third request of the server hangs. The Hedge sends it again after a second; the
+answer to the first agent is everybody's, and an old one is better than none when the
+server is down.
 
     $ python examples/shared_search.py
     20 agents, 2 requests, 1.1 s: 3 hits
@@ -40,10 +41,8 @@ async def agents() -> None:
     await search("warm up", "so that one request in two may be a second one")
     asked, started = 0, loop.time()
     answers = await asyncio.gather(*(search("acme", "news") for _ in range(20)))
-    seconds = loop.time() - started
-    print(
-        f"{len(answers)} agents, {asked} requests, {seconds:.1f} s: {len(answers[0])} hits"
-    )
+    seconds, hits = loop.time() - started, answers[0]
+    print(f"{len(answers)} agents, {asked} requests, {seconds:.1f} s: {len(hits)} hits")
     await asyncio.sleep(30)
     is_down = True
     hits, answer = await search("acme", "news"), rb.calls.current_answer()

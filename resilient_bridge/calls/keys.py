@@ -19,6 +19,7 @@ from ..failure import BridgeError, Executed, Record, attach, config_error
 from ..failure.record import note_once
 from .frame import CURRENT, ROOT
 from .registry import MOST_VALUES, States, shown
+from .shared import shares_circuits
 
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from .layer import Layer
     from .registry import S, Sort, V
-    from .shared import SharedState
+    from .shared import Store
 
     Read: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any]]
 
@@ -181,13 +182,13 @@ class ValueStates(States):
         function = layer.key_function
         return None if function is None else (None, self._values[id(function)][0])
 
-    def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:
+    def state(self, sort: Sort[S, V], settings: V, store: Store | None = None) -> S:
         """Return the state for these settings: that of the value, if they have a key function."""
         function: Any = getattr(settings, "key", None)
         if not callable(function):
             return self._owner.state(sort, settings, store)
         value, text = self._values[id(function)]
-        if store is not None and sort.is_shareable and not _is_portable(value):
+        if shares_circuits(store) and sort.is_shareable and not _is_portable(value):
             wanted = (
                 "a function that returns a text or a number: other processes have to agree on it"
             )
@@ -220,7 +221,7 @@ class Unkeyed(States):
         """The owner of what no key function selects."""
         return self._owner
 
-    def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:
+    def state(self, sort: Sort[S, V], settings: V, store: Store | None = None) -> S:
         """Return the owner's state, or one for nobody."""
         if callable(getattr(settings, "key", None)):
             return sort.unlisted(self.name, settings)

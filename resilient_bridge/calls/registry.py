@@ -30,13 +30,14 @@ import attrs
 from ..failure import redact
 from ..locks import new_rlock
 from ..values.fields import refuse
+from .shared import shares_circuits
 
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .layer import Layer
-    from .shared import SharedState
+    from .shared import Store
 
 
 MOST: Final = 1024
@@ -133,7 +134,7 @@ class Sort(InUse[S], Generic[S, V]):
         make: Callable[[str, V], S],
         worth: Callable[[S], int] = lambda _: 0,
         *,
-        shared: Callable[[SharedState, str, V], S] | None = None,
+        shared: Callable[[Any, str, V], S] | None = None,
         lists_own: bool = False,
     ) -> None:
         """`shared` makes a state that processes share; `lists_own`: `unnamed` has those of owners."""
@@ -177,7 +178,7 @@ class Sort(InUse[S], Generic[S, V]):
         _warn(lost)
         return state
 
-    def shared(self, store: SharedState, key: str, value: V, *, warn: bool) -> S:
+    def shared(self, store: Store, key: str, value: V, *, warn: bool) -> S:
         """Return the state of this name in this store, and apply these numbers to it.
 
         There is one for all users here, so that they share one line to the store.
@@ -329,17 +330,14 @@ class States:
         # The layers whose numbers apply to the `call` and `attempts` of a policy; see `protect`.
         self.compiled_for: tuple[Layer, ...] | None = None
 
-    def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:
+    def state(self, sort: Sort[S, V], settings: V, store: Store | None = None) -> S:
         """Return the state for these settings, and apply the settings to it."""
         key: Any = cast("Any", settings).key
         if callable(key):
             wanted = "a key that is a name: there are no arguments here that a function could read"
             refuse(f"{type(settings).__name__}.key", wanted, settings)
-        if store is not None and sort.is_shareable:
-            key = self._shared_key(sort.name, settings, key)
-            found = sort.shared(store, key, settings, warn=self._is_new(key))
-            self._set_own(f"shared {sort.name}", found)
-            return found
+        if sort.is_shareable and shares_circuits(store):
+            return self.shared(sort, settings, store, key)
         if key is not None:
             return sort.get(key, settings, warn=self._is_new(key))
         own = self._own(sort.name)
@@ -350,13 +348,23 @@ class States:
             own.configure(settings)
         return cast("S", own)
 
+    def shared(self, sort: Sort[S, V], settings: V, store: Store, name: str | None) -> S:
+        """Return the state that all processes share under this name, or under that of the owner.
+
+        ConfigError if that is none on which they would agree.
+        """
+        key = self._shared_key(sort.name, settings, name)
+        found = sort.shared(store, key, settings, warn=self._is_new(key))
+        self._set_own(f"shared {sort.name}", found)
+        return found
+
     def of_value(
         self,
         sort: Sort[S, V],
         settings: V,
         value: object,
         name: str,
-        store: SharedState | None = None,
+        store: Store | None = None,
     ) -> S:
         """Return the state of one value of a layer's key function, and apply these settings to it.
 
@@ -364,7 +372,7 @@ class States:
         """
 
         def make() -> S:
-            if store is not None and sort.is_shareable:
+            if sort.is_shareable and shares_circuits(store):
                 shared = self._shared_key(sort.name, settings, None)
                 return sort.shared(store, f"{shared}[{name}]", settings, warn=False)
             return sort.own(f"{self.name}[{name}]", settings)

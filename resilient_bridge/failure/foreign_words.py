@@ -410,6 +410,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         "host": 'url="redis://{name}:6379/0"',
         "port": "!it is in the url",
     },
+    "MachineState": _all("file filename", "path"),
     "RedisState": {
         **_all("uri redis redis_url dsn", "url"),
         "host": 'url="redis://{name}:6379/0"',
@@ -523,6 +524,7 @@ OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "RedisState.url": '"redis://localhost:6379/0"',
     "EventSource.client": "httpx.AsyncClient()",
     "EventSource.url": '"https://host/events"',
+    "MachineState.path": '"~/.cache/app/limits"',
     "SQLiteStore.path": '"bridge.db"',
     "Sidecar.url": '"https://host/mcp"',
     "Toolbox.policy": "rb.resilient",

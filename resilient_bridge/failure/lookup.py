@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
+from .contents import read_json
 from .failure import Failure, changed, of_error, unproven
 from .finding import KNOWN, PACKAGES, Dispatch, Finding, dispatch, rows_of, short_of
 from .payloads import coded_finding, payload_failure
 from .record import ATTRIBUTE, ONE_REQUEST, OWN_WORDS, Record, attach, ended, record_of
 from .redaction import class_name, package_of, raw_text, text_of
 from .registry import Registration, applied, seconds_in
-from .rpc import mapping_of, read_json
+from .rpc import mapping_of
 from .texts import text_finding
 from .vocabulary import STATED_ON_THE_WIRE, Executed
 

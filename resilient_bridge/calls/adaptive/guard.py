@@ -89,13 +89,14 @@ class AdaptiveGuard(Guard):
 
     __slots__ = ("layer", "may_wait")
 
-    def __init__(self, layer: AdaptiveLimit) -> None:
+    def __init__(self, layer: AdaptiveLimit, is_shared: bool = False) -> None:
         self.layer = layer
-        # The short path is not taken while a limit is in force.
-        self.may_wait = layer.start is not None  # type: ignore[misc]
+        # The short path is not taken while a limit is in force, of which another process may know.
+        self.may_wait = is_shared or layer.start is not None  # type: ignore[misc]
 
     def enter(self, attempt: CallFrame) -> Wait | None:
-        limits: Limits = attempt.operation.limits  # type: ignore[union-attr]
+        operation: Any = attempt.operation
+        limits: Limits = operation.limits
         # Nearly every call: nothing is limited.
         if not (limits.by_key or self.may_wait) and limits.clock is attempt.world.monotonic:
             limits.flying[attempt] = self
@@ -116,12 +117,13 @@ class AdaptiveGuard(Guard):
         if call is None or call.limit is not limit:
             call = Call(now, limit)
         if limits.enter(limit, call, now):
-            self._settle(limits, attempt, call, now)
+            self.settle(limits, attempt, call, now)
             return None
         return _Turn(self, limits, attempt, call)
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
-        limits: Limits = attempt.operation.limits  # type: ignore[union-attr]
+        operation: Any = attempt.operation
+        limits: Limits = operation.limits
         if (
             error is None
             and not limits.by_key
@@ -234,7 +236,7 @@ class AdaptiveGuard(Guard):
 
     # ---- a place --------------------------------------------------------------------------------
 
-    def _settle(self, limits: Limits, attempt: CallFrame, call: Call, now: float) -> None:
+    def settle(self, limits: Limits, attempt: CallFrame, call: Call, now: float) -> None:
         """Keep the place, or raise the error of a call whose wait has ended without one."""
         if call.ended == "admitted":
             attempt.limit_permit = call
@@ -426,7 +428,7 @@ class _Turn:
         now = self._attempt.world.monotonic()
         (self._attempt.first or self._attempt).waited += now - began
         self._call.wake = None
-        self._guard._settle(self._limits, self._attempt, self._call, now)  # noqa: SLF001 -- of its own guard
+        self._guard.settle(self._limits, self._attempt, self._call, now)
 
 
 def _begin_anew() -> None:
