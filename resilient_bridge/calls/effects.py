@@ -36,6 +36,7 @@ from ..failure.failure import was_declined
 from ..telemetry import emit
 from ..values.identical import NotComparableError, digest_of
 from ..world import current_world
+from .keys import asked
 
 
 if TYPE_CHECKING:
@@ -451,7 +452,7 @@ def asked_for(name: str, rule: EffectRule, arguments: Mapping[str, Any]) -> Aske
     """Return a call by what it is compared by. Raises ConfigError for what cannot be compared."""
     key, is_again, is_in_doubt, _ = _OPTIONS.get()
     if key is None and rule.key is not None:
-        made: Any = rule.key(arguments)
+        made: Any = asked(rule.key, "Effects", (arguments,), {})
         key = made if isinstance(made, str) else ""
         if not key:
             raise config_error(f"key({name})", "a text that is not empty", made)

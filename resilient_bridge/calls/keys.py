@@ -114,17 +114,24 @@ def asked_key(
 
     Raises what it raises, with a note; ConfigError for a value that is no key.
     """
+    value = asked(function, of, args, kwargs)
+    if type(value) not in _PLAIN:
+        _check(value, of)
+    return value
+
+
+def asked(
+    function: Callable[..., Any], of: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return what a key function returns; raise what it raises, with a note."""
     try:
-        value = function(*args, **kwargs)
+        return function(*args, **kwargs)
     except Exception as error:
         if not issubclass(type(error), BridgeError):  # one of ours is meant
             note = f"raised by the key of {of}, which gets the call's arguments: nothing was called"
             note_once(error, note)
         attach(error, Record(executed=Executed.NO))
         raise
-    if type(value) not in _PLAIN:
-        _check(value, of)
-    return value
 
 
 def _check(value: Any, of: str) -> None:

@@ -126,7 +126,7 @@ def _check_name(_: object, __: attrs.Attribute[Any], name: object) -> None:
         refuse("Policy.name", "a name, or None", name)
 
 
-@wants("a redis:// URL, or env:NAME of one")
+@wants("a redis:// URL, the path of a file (as ~/limits), or env:NAME of one")
 def _check_state(_: object, __: attrs.Attribute[Any], state: object) -> None:
     if state is None or (
         not isinstance(state, type) and (shares_circuits(state) or shares_limits(state))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.stores import MachineState
-from tests.calls.test_adaptive_limit import Server, run
+from tests.calls.test_adaptive_limit import REFUSED, Server, run
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +135,38 @@ def test_a_file_that_can_be_used_again_is_used_again(tmp_path):
     changed = [each.state for each in seen if isinstance(each, rb.events.StoreChanged)]
     assert changed == ["failed", "working"]
     assert path.is_file()
+
+
+def test_the_clients_of_an_origin_share_the_limit_of_each_route(tmp_path):
+    server = Server(1)
+
+    async def answer(request):
+        return httpx.Response(429 if await server.answer() is REFUSED else 200)
+
+    def client():
+        policy = rb.Policy(rb.Retry(), rb.AdaptiveLimit(), state=MachineState(tmp_path / "limits"))
+        transport = rb.HTTPTransport(policy, inner=httpx.MockTransport(answer))
+        return httpx.AsyncClient(transport=transport, base_url="http://api.example.com")
+
+    async def main():
+        async with client() as one, client() as other:
+            found = await asyncio.gather(*(each.get("/a") for each in (one, one, other, other)))
+            return {each.status_code for each in found}, dict(rb.calls.adaptive_limits())
+
+    (statuses, limits), _ = run(main)
+    assert statuses == {200}
+    assert {name.partition(" #")[0] for name in limits} == {"http://api.example.com GET /a"}
+    assert {each.refused for each in limits.values()} == {server.refused}
+
+
+def test_threads_of_one_process_share_it_too(tmp_path):
+    """Two policies with a state of their own each, and four threads; in real time."""
+    with ThreadPoolExecutor(4) as pool:
+        calls = [
+            pool.submit(each(lambda: "answer", idempotent=True))
+            for each in policies(tmp_path / "limits", 2, start=1, most=1) * 20
+        ]
+        assert {call.result(timeout=60) for call in calls} == {"answer"}
 
 
 def test_explain_says_what_is_shared(tmp_path):

@@ -11,7 +11,7 @@ __getattr__ = lazily(
         "": "plan recommended registry strategies",
         "adaptive.machine": "Machine Ticket",
         "adaptive.state": "Limits",
-        "adaptive.shared_limits": "SharedLimit SharedLimits",
+        "adaptive.shared_limits": "SharedLimits",
         "breaker": "circuit",
         "breaker.outcomes": "verdict_of",
         "breaker.shared_circuit": "Permit SharedCircuit",

@@ -274,6 +274,16 @@ def test_a_key_of_the_callers_is_all_that_counts(form, path):
     assert shop.paid == [("A-7", 12)]
 
 
+def test_a_key_function_that_raises_is_the_users_and_nothing_was_called():
+    effects, paid = Effects(key={"pay": lambda arguments: arguments["no such"]}), []
+    pay = rb.Policy(rb.Retry())(paid.append, idempotent=False, effects=effects, name="pay")
+    with pytest.raises(KeyError) as caught:
+        pay("A-7")
+    assert "raised by the key of Effects" in caught.value.__notes__[0]
+    assert rb.classify(caught.value).executed is rb.errors.Executed.NO
+    assert paid == []
+
+
 def test_one_call_may_have_a_key(effects):
     shop = Shop(Form(is_async=False), effects)
     with effects.calling(key="one"):

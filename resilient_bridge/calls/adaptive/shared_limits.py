@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from threading import RLock
 
     from ..shared import LimitLine, LimitView, SharedLimitState
+    from .machine import Ticket
     from .value import AdaptiveLimit
 
 
@@ -143,6 +144,12 @@ class SharedLimits(Limits):
             self.store.report()
         return super().find(key, now)
 
+    def advance(self, limit: Limit, now: float, asking: Ticket | None = None) -> float:
+        """Wake the calls whose wait is over; return when to do that again."""
+        at = super().advance(limit, now, asking)
+        self.store.report()
+        return at
+
     def _adopt(self, key: Hashable, now: float) -> None:
         """Take over a limit that another process began, with the calls in flight here."""
         limit: Any = self._new(key, 1, now)
@@ -179,20 +186,17 @@ class SharedLimits(Limits):
 
     def _held(self, limit: Limit, now: float) -> AbstractContextManager[object]:
         if isinstance(limit, SharedLimit):
-            return _Held(self._lock, self.store, limit, now)
+            return _Held(self._lock, limit, now)
         return self._lock
 
 
 class _Held:
     """Holds one limit for this thread, and for this process."""
 
-    __slots__ = ("_limit", "_lock", "_now", "_store")
+    __slots__ = ("_limit", "_lock", "_now")
 
-    def __init__(
-        self, lock: RLock, store: SharedLimitState, limit: SharedLimit, now: float
-    ) -> None:
+    def __init__(self, lock: RLock, limit: SharedLimit, now: float) -> None:
         self._lock = lock
-        self._store = store
         self._limit = limit
         self._now = now
 
@@ -204,9 +208,6 @@ class _Held:
 
     def __exit__(self, *_: object) -> None:
         self._limit.depth -= 1
-        is_outermost = not self._limit.depth
-        if is_outermost:
+        if not self._limit.depth:
             self._limit.write(self._now)
         self._lock.release()
-        if is_outermost:
-            self._store.report()
