@@ -186,9 +186,9 @@ class Inbound:
             message.maybe_duplicate = doubtful or (
                 is_new_session and _may_be_of(since, message.timestamp, replayed=message.replayed)
             )
-            message.redelivered = message.replayed and self.watermark.was_in_hand(
-                item.key, item.text
-            )
+            # Without proof, a server may have pushed it during the join as if it were live.
+            may_come_again = message.replayed or gap is not None
+            message.redelivered = may_come_again and self.watermark.was_in_hand(item.key, item.text)
             if item.counts:
                 self.accept(item.key, message, item.text, now.mono, floating=floating)
             else:
@@ -237,12 +237,13 @@ class Inbound:
         )
 
     def forget_session(self, session_id: str) -> None:
-        """The session is gone on the server: what follows belongs to another one."""
+        """The session is gone on the server: what follows belongs to another one, of this new id."""
         lost = self.watermark
         self._before = lost.last_timestamp or self._before
         self._store.drop_session(lost.session_id)
         self.watermark = self._store.session(session_id)
         self.watermark.replaces = lost.asked_to_join or lost.replaces
+        self.watermark.is_own = True
 
     def accept(
         self,

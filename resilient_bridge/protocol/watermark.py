@@ -58,13 +58,17 @@ class Memory(NamedTuple):
 
     `smallest`: the smallest timestamp in the tail. `horizon`: the largest one that was forgotten.
     `edge`: the keys of forgotten messages whose timestamp is not below `smallest`. `has_forgotten`:
-    was anything delivered that is not in the tail?
+    was anything delivered that is not in the tail? `is_whole`: the tail holds all that the session
+    has ever delivered to anybody, so nothing can be older. `forgotten`: the keys of the last
+    messages that were forgotten.
     """
 
     smallest: datetime | None
     horizon: datetime | None
     edge: frozenset[Key]
     has_forgotten: bool
+    is_whole: bool = False
+    forgotten: frozenset[Key] = frozenset()
 
     def may_have_had(self, stamp: datetime | None) -> bool:
         """Return whether a message with this timestamp may be a delivered and forgotten one."""
@@ -76,9 +80,21 @@ class Memory(NamedTuple):
         """Return whether this timestamp is below all that is remembered; without one, whether it
         could be.
         """
+        if self.is_whole:  # the clock was set back: it is a new message
+            return False
         if stamp is None or self.smallest is None:
             return self.has_forgotten
         return stamp < self.smallest
+
+    def may_be_new(self, key: Key, stamp: datetime | None, earliest: datetime | None) -> bool:
+        """Return whether an older message may be a new one, from after a step of the clock.
+
+        `earliest`: the smallest timestamp that a message can have after a step that is no longer
+        than the overlap.
+        """
+        if stamp is None or self.smallest is None or key in self.forgotten:
+            return False
+        return earliest is None or stamp >= earliest
 
 
 class Watermark:
@@ -97,6 +113,8 @@ class Watermark:
         self.asks_in_url = False
         self.joined = False
         self.replaces = False
+        # Was its id drawn here, for a server with sessions? Then it holds nothing from before.
+        self.is_own = False
         self.epoch: str | None = None
         self.accepted = 0
         self.taken = 0
@@ -348,7 +366,11 @@ class Watermark:
             for key, stamp in forgotten
             if key is not None and stamp is not None and (smallest is None or stamp >= smallest)
         )
-        return Memory(smallest, horizon, frozenset(edge), has_forgotten)
+        return Memory(
+            smallest, horizon, frozenset(edge), has_forgotten,
+            is_whole=self.is_own and not has_forgotten,
+            forgotten=frozenset(key for key, _ in self._forgotten if key is not None),
+        )  # fmt: skip
 
     @property
     def horizon_text(self) -> str | None:
