@@ -175,6 +175,7 @@ class Inbound:
                 # the server's clock may have stepped back that far
                 start = since - min(timedelta(seconds=overlap), since - _EARLIEST)
             gap = Gap(outcome.verdict, start, _until(outcome, since), outcome.reason)
+            self.watermark.is_behind_gap |= not self.watermark.accepted
             if self.receives:
                 self.inbox.put_gap(gap)
         is_new_session = outcome.reason == "new_session"

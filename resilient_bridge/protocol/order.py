@@ -120,7 +120,8 @@ def _is_run(
             at -= 1
         elif not (mark.doubtful or mark.floating or _is_below(mark, since)):
             return False
-    rest = items[: at + 1] if is_whole and not watermark.seam else []
+    is_from_start = is_whole and not watermark.seam and not watermark.is_behind_gap
+    rest = items[: at + 1] if is_from_start else []
     return all(_may_be_skipped(item, watermark) for item in rest)
 
 

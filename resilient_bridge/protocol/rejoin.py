@@ -285,7 +285,8 @@ class Rejoin:
         stands, without proof.
         """
         # What is new before the anchor may also have been lost under an earlier gap, and be found again.
-        self._watermark.is_shuffled |= not order.new or not self._watermark.seam
+        has_gap = self._watermark.seam or self._watermark.is_behind_gap
+        self._watermark.is_shuffled |= not order.new or not has_gap
         more = surplus(answer.items, self._watermark, self._memory)
         new = set(order.new)
         stamps = stamps_of(answer.items)

@@ -115,6 +115,8 @@ class Watermark:
         self.replaces = False
         # Was its id drawn here, for a server with sessions? Then it holds nothing from before.
         self.is_own = False
+        # Was a gap reported before its first message? Then that is not the first one of the log.
+        self.is_behind_gap = False
         self.epoch: str | None = None
         self.accepted = 0
         self.taken = 0

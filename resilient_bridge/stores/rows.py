@@ -193,6 +193,7 @@ def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 
             "seam": min(watermark.seam, watermark.taken),
             "shuffled": watermark.is_shuffled,
             "own": watermark.is_own,
+            "behind_gap": watermark.is_behind_gap,
             **({} if watermark.bookmark is None else {"bookmark": watermark.bookmark.to_stored()}),
         }
     )
@@ -249,6 +250,7 @@ def watermark_of(
     watermark.epoch = stored["epoch"]
     watermark.is_shuffled = bool(stored.get("shuffled"))
     watermark.is_own = bool(stored.get("own"))
+    watermark.is_behind_gap = bool(stored.get("behind_gap"))
     # the tail does not age while no client is connected
     newest = marks[-1].at if marks else now.wall
     watermark.restore(
