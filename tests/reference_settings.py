@@ -111,7 +111,7 @@ def settings_page() -> str:
         *((f"`{name}`", f"{BEFORE_TABLE.get(name, '')}the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in parts),
         *((f"`{name}`", f"a layer of the bridge's calls: [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in LAYERS.items()),
         ("`calls`", "the same layers, as one policy"),
-        ("`policies.NAME`", "a policy: any of the layers, `order`, `name`, `preset`, `state` (a Redis URL, or `env:NAME`)"),
+        ("`policies.NAME`", "a policy: any of the layers, `order`, `name`, `preset`, `state` (a Redis URL, the path of a MachineState, as `~/limits`, or `env:NAME`)"),
         ("`tools.NAME`", "the policy of one tool, with `idempotent` and `required`; beside the names, `tools` takes `default_timeout_ms` and `per_tool`"),
         ("`idempotent`, `idempotent_if_marked`", "lists of operations"),
         *((f"`{name}`", f"the table [{kind.__name__}](#{kind.__name__.lower()})") for name, kind in TABLES.items()),

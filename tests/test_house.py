@@ -278,16 +278,15 @@ def test_p9_what_reads_failures_and_mistakes_is_loaded_by_the_first_one():
     """The patterns for the bodies of providers alone would double the time to the first BridgeClient."""
     first = "from resilient_bridge import BridgeClient; BridgeClient('wss://bridge.example/ws')"
     late = (
-        "failure.bodies",
         "failure.closes",
+        "failure.contents",
         "failure.finding",
         "failure.foreign_words",
         "failure.lookup",
         "failure.mistakes",
         "failure.payloads",
-        "failure.retry_after",
+        "failure.provider_codes",
         "failure.rpc",
-        "failure.sentences",
     )
     code = f"import sys\n{first}\nprint(*sys.modules, sep='\\n')"
     loaded = subprocess.run(

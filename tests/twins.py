@@ -41,14 +41,12 @@ REPLACED = {
 """: "",
     "from inspect import isawaitable\n": "",
     "from ..transports.event_loop import running_loop, running_or_none\n": "",
-    """    close: Any = getattr(answer, "aclose", None)
+    """    # aiohttp's responses are closed by a sync `close`, the streams of SDKs by an async one
+    close: Any = getattr(answer, "aclose", None) or getattr(answer, "close", None)
     if callable(close):
         closing: Any = close()
-        closing
-    else:  # aiohttp's responses are closed by a sync function
-        close = getattr(answer, "close", None)
-        if callable(close):
-            close()
+        if isawaitable(closing):
+            closing
 """: """    close = getattr(answer, "close", None)
     if callable(close):
         close()

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .breaker.circuit import circuit as circuit
     from .breaker.circuit import circuits as circuits
     from .breaker.value import Breaker as Breaker
-    from .current import Attempt as Attempt
-    from .current import current_attempt as current_attempt
     from .explanation import Explanation as Explanation
     from .fallback.value import Fallback as Fallback
+    from .frame import Attempt as Attempt
+    from .frame import current_attempt as current_attempt
     from .hedge.value import Hedge as Hedge
     from .layer import Layer as Layer
     from .limits.value import Bulkhead as Bulkhead
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "adaptive.status": "LimitStatus adaptive_limits",
     "breaker.circuit": "Circuit circuit circuits",
-    "current": "Attempt",
     "explanation": "Explanation",
+    "frame": "Attempt",
     "hedge.value": "Hedge",
     "outcome": "Outcome",
     "policy": "Protected",
@@ -66,7 +66,7 @@ _INSIDE = {
     "limits.value": "Bulkhead RateLimit",
     "adaptive.value": "AdaptiveLimit",
     "fallback.value": "Fallback",
-    "current": "current_attempt",
+    "frame": "current_attempt",
     "layer": "Layer",
     "outcome": "capture",
     "policy": "Policy",

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from ..failure import config_error
 from ..transports.event_loop import running_loop
 from ..world import REAL
-from .current import Attempt
 from .engine import refreshed
 from .engine_sync import refreshed_sync
 from .evidence import leave_function
 from .finished import block_finished
-from .frame import CURRENT, CallFrame, leave_context
+from .frame import CURRENT, Attempt, CallFrame, leave_context
 from .protect import loop_operation
 from .repeats import asked_of_all, decided, exit_layers, failure_to_decide
 from .retry.coordination import pause_wait

@@ -32,15 +32,18 @@ from ..failure import (
     classify,
     config_error,
 )
+from ..failure.failure import was_declined
 from ..telemetry import emit
 from ..values.identical import NotComparableError, digest_of
 from ..world import current_world
+from .keys import asked
 
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
     from .frame import Form
+    from .results import Reading
 
 
 # ---- what a verify function is asked, and says ----------------------------------------------------
@@ -283,9 +286,10 @@ def call_options(key: str | None, *, again: bool, is_in_doubt: bool = False) -> 
 class Gate:
     """The gate of one function: what its calls are compared by, and what the ledger says."""
 
-    def __init__(self, ledger: EffectLedger, name: str, function: Any) -> None:
+    def __init__(self, ledger: EffectLedger, name: str, function: Any, reading: Reading) -> None:
         self.ledger = ledger
         self.name = name
+        self.reading = reading
         self.rule = ledger.rule(name)
         try:
             self._signature = inspect.signature(function)
@@ -426,12 +430,29 @@ class Gate:
         self.ledger.leave(effect, wall)
         return None
 
+    def returned(self, effect: Effect, result: Any) -> Callable[[], None] | None:
+        """Return what writes the end of a call that returned this; None if it is in doubt.
+
+        A response of a server is read: one that it gave up with, such as a 504, says no more than
+        an error does.
+        """
+        plain, read = self.reading
+        failure, wall = None if type(result) in plain else read(result), current_world().wall()
+        if failure is not None and "http_status" in failure.details:
+            if failure.executed is Executed.NO:
+                return partial(self.ledger.drop, effect)
+            if failure.executed is Executed.MAYBE and not was_declined(failure.details):
+                effect.late = ()  # its caller has it
+                self.ledger.leave(effect, wall)
+                return None
+        return partial(self.ledger.end, effect, wall, result)
+
 
 def asked_for(name: str, rule: EffectRule, arguments: Mapping[str, Any]) -> Asked:
     """Return a call by what it is compared by. Raises ConfigError for what cannot be compared."""
     key, is_again, is_in_doubt, _ = _OPTIONS.get()
     if key is None and rule.key is not None:
-        made: Any = rule.key(arguments)
+        made: Any = asked(rule.key, "Effects", (arguments,), {})
         key = made if isinstance(made, str) else ""
         if not key:
             raise config_error(f"key({name})", "a text that is not empty", made)
@@ -480,8 +501,9 @@ def _guarded_sync(function: Any, gate: Gate) -> Any:
             raise
         finally:
             _OPTIONS.reset(token)
-        ledger.end(effect, current_world().wall(), result)
-        ledger.took(effect)
+        if (write := gate.returned(effect, result)) is not None:
+            write()
+            ledger.took(effect)
         return result
 
     call.__dict__["policy"] = attributes["policy"]
@@ -510,8 +532,9 @@ def _guarded_async(function: Any, gate: Gate) -> Any:
         finally:
             with suppress(ValueError):  # closed by the garbage collector: its context is gone
                 _OPTIONS.reset(token)
-        await ledger.in_thread(ledger.end, effect, current_world().wall(), result)
-        ledger.took(effect)
+        if (write := gate.returned(effect, result)) is not None:
+            await ledger.in_thread(write)
+            ledger.took(effect)
         return result
 
     call.__dict__["policy"] = attributes["policy"]

@@ -366,14 +366,12 @@ async def _answered(
 
 async def discarded(answer: Any) -> None:
     """Close a returned value that will not be read, because another attempt follows."""
-    close: Any = getattr(answer, "aclose", None)
+    # aiohttp's responses are closed by a sync `close`, the streams of SDKs by an async one
+    close: Any = getattr(answer, "aclose", None) or getattr(answer, "close", None)
     if callable(close):
         closing: Any = close()
-        await closing
-    else:  # aiohttp's responses are closed by a sync function
-        close = getattr(answer, "close", None)
-        if callable(close):
-            close()
+        if isawaitable(closing):
+            await closing
 
 
 async def refreshed(repeats: Repeats, frame: CallFrame) -> None:

@@ -1,15 +1,17 @@
-"""What is known of a failed attempt, and whether the call may be repeated. Pure.
+"""What is known of a failed attempt, and whether the call may be repeated.
 
 A repeat needs a permission, or the proof that the call did not run.
 
 Rule: a proof covers one request on the wire, the last one. It proves something about a whole call
 only if the call is that one request. An error that a user's function raises may always follow a
 side effect, so only its own statement (`NotExecutedError`, `classify.register`) proves anything
-about it, and that holds for the innermost protected function alone.
+about it, and that holds for the innermost protected function alone. Nothing here waits, reads a clock
+or tells anybody.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from ..failure import (
@@ -21,12 +23,15 @@ from ..failure import (
     changed,
     number_in,
     record_of,
+    unproven,
 )
 from ..failure.lookup import raw_failure
-from .frame import ROOT, inside_of, mark_around
+from .frame import CURRENT, ROOT, inside_of, mark_around
 
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from ..failure import Failure
     from .frame import CallFrame, Planned
 
@@ -135,3 +140,44 @@ def keep_answer(first: CallFrame, failure: Failure | None, result: object = None
     edge = first.outer
     if edge is not None and edge.operation is None and edge is not ROOT:
         edge.answered, edge.answer = failure, result
+
+
+# ---- asked and told by code inside of the call ------------------------------------------------------------------
+
+
+def failure_in_call(error: Exception) -> Failure | None:
+    """Return the failure of the attempt's error, computed once; None for one like cancellation."""
+    return failure_in(CURRENT.get(), error)
+
+
+def disprove(error: Exception, failure: Failure) -> None:
+    """Take the proof from the failure of the attempt's error: the call may have run."""
+    CURRENT.get().seen = error, unproven(failure)
+
+
+@contextmanager
+def never_again() -> Generator[None]:
+    """Make the attempt in progress the last one, for a call that runs tools between its requests.
+
+    Its error may come from a later request, so Executed.NO becomes MAYBE for the whole call.
+    """
+    attempt = CURRENT.get()
+    if attempt.operation is None or attempt.world.is_disabled:
+        yield
+        return
+    attempt.is_last = True
+    try:
+        yield
+    except Exception as error:
+        failure = failure_in(attempt, error)
+        if failure is not None:
+            attempt.seen = error, unproven(failure)
+        # The surrounding policies see only the error: the refusal of a later request would look
+        # like one of the first. So theirs are the last attempts, too, unless they are idempotent.
+        around = (attempt.first or attempt).outer
+        while around is not None and around.before_of is None:
+            operation = around.operation
+            if operation is not None and not operation.plan.idempotent and not around.is_over:
+                around.is_last = True
+            around = around.outer
+        raise

@@ -18,6 +18,7 @@ from .layer_order import harmful, only
 from .registry import MOST_VALUES
 from .retry.decision import Matcher
 from .retry.value import Retry
+from .shared import shares_limits
 from .timeout.value import Deadline, Timeout
 
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from .layer import Layer
-    from .shared import SharedState
+    from .shared import Store
 
 
 @attrs.frozen
@@ -48,7 +49,7 @@ class Explanation:
     def of(
         cls,
         layers: tuple[Layer, ...],
-        state: SharedState | None = None,
+        state: Store | None = None,
         repeats: str = "",
         now: tuple[str, ...] = (),
     ) -> Self:
@@ -122,13 +123,20 @@ def _waits(retry: Retry, repeats: int) -> float:
     return sum(max(wait, retry.max_retry_after) for wait in longest)
 
 
-def _shared(layers: tuple[Layer, ...], state: SharedState) -> tuple[str, ...]:
+def _shared(layers: tuple[Layer, ...], state: Store) -> tuple[str, ...]:
     """Return what is shared between processes, and what is not although one might expect it."""
-    shared = (
-        " and ".join(sorted(layer.shared_state for layer in layers if layer.shared_state))
-        or "nothing"
-    )
-    alone = [type(layer).__name__ for layer in layers if layer.has_local_state]
+    limit = only(layers, AdaptiveLimit)
+    if shares_limits(state):
+        names = [] if limit is None else ["the adaptive limit"]
+        alone = [
+            type(layer).__name__
+            for layer in layers
+            if layer is not limit and (layer.has_local_state or layer.shared_state)
+        ]
+    else:
+        names = sorted(layer.shared_state for layer in layers if layer.shared_state)
+        alone = [type(layer).__name__ for layer in layers if layer.has_local_state]
+    shared = " and ".join(names) or "nothing"
     own = f"; of this process alone: {', '.join(alone)}" if alone else ""
     return (f"shared through {state!r}: {shared}{own}",)
 

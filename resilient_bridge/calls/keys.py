@@ -12,29 +12,29 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import suppress
-from hashlib import sha256
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from ..failure import BridgeError, Executed, Record, attach, config_error, redact
+from ..failure import BridgeError, Executed, Record, attach, config_error
 from ..failure.record import note_once
 from .frame import CURRENT, ROOT
-from .registry import MOST_VALUES, States
+from .registry import MOST_VALUES, States, shown
+from .shared import shares_circuits
 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TypeAlias
 
+    from .layer import Layer
     from .registry import S, Sort, V
-    from .shared import SharedState
+    from .shared import Store
 
     Read: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, Any]]
 
 T = TypeVar("T")
 
 _PLAIN: Final = frozenset({str, int, bytes, bool, type(None)})  # known to be fit for a key
-_LONGEST: Final = 80  # characters of a value that are shown
 
 
 def passed_on(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:  # noqa: ARG001 -- of those that take their own
@@ -114,17 +114,24 @@ def asked_key(
 
     Raises what it raises, with a note; ConfigError for a value that is no key.
     """
+    value = asked(function, of, args, kwargs)
+    if type(value) not in _PLAIN:
+        _check(value, of)
+    return value
+
+
+def asked(
+    function: Callable[..., Any], of: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Return what a key function returns; raise what it raises, with a note."""
     try:
-        value = function(*args, **kwargs)
+        return function(*args, **kwargs)
     except Exception as error:
         if not issubclass(type(error), BridgeError):  # one of ours is meant
             note = f"raised by the key of {of}, which gets the call's arguments: nothing was called"
             note_once(error, note)
         attach(error, Record(executed=Executed.NO))
         raise
-    if type(value) not in _PLAIN:
-        _check(value, of)
-    return value
 
 
 def _check(value: Any, of: str) -> None:
@@ -149,18 +156,6 @@ def _is_portable(value: Any) -> bool:
     return type(value) in _PLAIN or type(value) is float
 
 
-def shown(value: object) -> str:
-    """Return the text that a value is known by in events, handles and stores; no secret is in it.
-
-    A text that is long, or masked, has a digest, so that it names that value alone.
-    """
-    text = value if isinstance(value, str) else repr(value)
-    short = redact(text, limit=_LONGEST)
-    if short == text:
-        return text
-    return f"{short[:_LONGEST]}#{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
-
-
 class ValueStates(States):
     """The state of one owner for the calls of one value of its key functions.
 
@@ -182,13 +177,18 @@ class ValueStates(States):
         """The owner of what no key function selects."""
         return self._owner
 
-    def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:
+    def key_of(self, layer: Layer) -> tuple[Any, ...] | None:
+        """Return the value of the layer's key function, with None before it: no credential."""
+        function = layer.key_function
+        return None if function is None else (None, self._values[id(function)][0])
+
+    def state(self, sort: Sort[S, V], settings: V, store: Store | None = None) -> S:
         """Return the state for these settings: that of the value, if they have a key function."""
         function: Any = getattr(settings, "key", None)
         if not callable(function):
             return self._owner.state(sort, settings, store)
         value, text = self._values[id(function)]
-        if store is not None and sort.is_shareable and not _is_portable(value):
+        if shares_circuits(store) and sort.is_shareable and not _is_portable(value):
             wanted = (
                 "a function that returns a text or a number: other processes have to agree on it"
             )
@@ -221,7 +221,7 @@ class Unkeyed(States):
         """The owner of what no key function selects."""
         return self._owner
 
-    def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:
+    def state(self, sort: Sort[S, V], settings: V, store: Store | None = None) -> S:
         """Return the owner's state, or one for nobody."""
         if callable(getattr(settings, "key", None)):
             return sort.unlisted(self.name, settings)

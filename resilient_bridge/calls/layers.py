@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .guards import Guard
     from .layer import Layer
     from .registry import Sort, States
-    from .shared import SharedState
+    from .shared import Store
 
     class HasLayers(Protocol):
         """The part of a Policy that a plan is made from."""
@@ -33,19 +33,21 @@ if TYPE_CHECKING:
         @property
         def layers(self) -> tuple[Layer, ...]: ...
         @property
-        def state(self) -> SharedState | None: ...
+        def state(self) -> Store | None: ...
 
 
 class Compiled(NamedTuple):
     """What a layer needs to make its guard, which is that of all functions of a policy.
 
-    `is_shared`: whether processes share the policy's circuits. `named`: the exception classes that
+    `is_shared`: whether processes share the policy's circuits; `is_limit_shared`: its adaptive
+    limits. `named`: the exception classes that
     the Retry beside it names.
     """
 
     is_shared: bool
     form: Form
     named: tuple[object, ...]
+    is_limit_shared: bool = False
 
 
 def _breaker(layer: Breaker, compiled: Compiled) -> Guard:
@@ -66,7 +68,7 @@ def _deadline(layer: Deadline, compiled: Compiled) -> Guard:
 
 
 GUARDS: Final[dict[type[Layer], Callable[[Any, Compiled], Guard]]] = {
-    AdaptiveLimit: lambda layer, _: AdaptiveGuard(layer),
+    AdaptiveLimit: lambda layer, compiled: AdaptiveGuard(layer, compiled.is_limit_shared),
     Bulkhead: lambda layer, _: BulkheadGuard(layer),
     RateLimit: lambda layer, _: RateGuard(layer),
     Breaker: _breaker,

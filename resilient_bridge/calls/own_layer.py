@@ -30,8 +30,8 @@ from ..failure.record import note_once
 from ..failure.source_text import shown
 from ..telemetry.hub import HUB, say
 from ..values.fields import as_seconds, is_number
-from .current import view_of
 from .finished import rejected
+from .frame import view_of
 from .guards import Guard
 from .waits import Sleeps
 

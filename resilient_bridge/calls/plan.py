@@ -14,7 +14,7 @@ from ..failure import BridgeError
 from ..failure.what import Named
 from ..values.fields import refuse
 from .adaptive.guard import AdaptiveGuard
-from .adaptive.state import limits_of
+from .adaptive.owners import limits_of
 from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
@@ -28,6 +28,7 @@ from .retry.coordination import BUDGETS, NO_PAUSE, pause_of
 from .retry.decision import Matcher, asks_result, sits_out_circuits
 from .retry.value import Retry
 from .share.value import Share
+from .shared import shares_circuits, shares_limits
 from .timeout.guard import TimeoutGuard, Timers
 from .timeout.value import Timeout
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from .results import Reading
     from .retry.coordination import SharedBudget
     from .share.flight import Sharing
-    from .shared import SharedState
+    from .shared import Store
 
     class Wraps(Protocol):
         """What is put around a function for one call of it: a race, or a call that is shared."""
@@ -176,7 +177,9 @@ class Plan:
             self.asks_result or any(conditions(layer) for layer in policy.layers)
         )
         self.shares_budget = (
-            self.retry is not None and self.retry.budget is not None and policy.state is not None
+            self.retry is not None
+            and self.retry.budget is not None
+            and shares_circuits(policy.state)
         )
         # Whether an answer is needed before a failed attempt is decided on.
         self.is_asking = self.asks or self.shares_budget
@@ -230,7 +233,12 @@ class Plan:
         Those outside the Fallback, those between it and the Retry, and those inside the Retry.
         """
         form = self.form
-        compiled = Compiled(policy.state is not None, form, _named_by_class(self.retry))
+        compiled = Compiled(
+            shares_circuits(policy.state),
+            form,
+            _named_by_class(self.retry),
+            shares_limits(policy.state),
+        )
         inner: list[Guard] = []
         before: list[Guard] = []
         around: list[Guard] = []
@@ -292,6 +300,7 @@ class Operation:
         "in_front",
         "inner",
         "key",
+        "limit_key",
         "limits",
         "name",
         "pause",
@@ -328,7 +337,9 @@ class Operation:
         # The circuit that a first attempt asks before anything else.
         self.in_front = self.circuit if plan.asks_in_front else None
         limit = only(policy.layers, AdaptiveLimit)
-        self.limits = None if limit is None else limits_of(states.owner, limit)
+        self.limits = None if limit is None else limits_of(states.owner, limit, policy.state)
+        # The key of the limit of every call, where a key function says it.
+        self.limit_key = None if limit is None else states.key_of(limit)
         self.pause = NO_PAUSE if plan.retry is None else pause_of(states)
         states.current = self.circuit
         # The name in events: of its circuit, or of the owner of its state.
@@ -349,7 +360,7 @@ class Part(NamedTuple):
     """Some layers of a policy."""
 
     layers: tuple[Layer, ...]
-    state: SharedState | None
+    state: Store | None
 
 
 def _parted(

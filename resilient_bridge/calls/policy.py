@@ -30,7 +30,7 @@ from ..values.fields import check_flag, refuse, wants
 from .fallback.value import Fallback
 from .layer import Layer
 from .retry.value import Retry
-from .shared import SharedState
+from .shared import shares_circuits, shares_limits
 
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .explanation import Explanation
     from .plan import Plan
     from .registry import States
+    from .shared import Store
 
     SettingsSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | None"
     """A file (.toml, .json, .yaml), a dict, or None for the environment alone."""
@@ -125,17 +126,19 @@ def _check_name(_: object, __: attrs.Attribute[Any], name: object) -> None:
         refuse("Policy.name", "a name, or None", name)
 
 
-@wants("a redis:// URL, or env:NAME of one")
+@wants("a redis:// URL, the path of a file (as ~/limits), or env:NAME of one")
 def _check_state(_: object, __: attrs.Attribute[Any], state: object) -> None:
-    if state is not None and (isinstance(state, type) or not isinstance(state, SharedState)):
-        refuse(
-            "Policy.state", "a RedisState, or None for circuits and budgets of this process", state
-        )
+    if state is None or (
+        not isinstance(state, type) and (shares_circuits(state) or shares_limits(state))
+    ):
+        return
+    wanted = "a RedisState, a MachineState, or None for the state of this process"
+    refuse("Policy.state", wanted, state)
 
 
-def _state_of(layers: tuple[Any, ...]) -> SharedState | None:
+def _state_of(layers: tuple[Any, ...]) -> Store | None:
     """Return the one `state` of the policies among the layers."""
-    found: list[SharedState] = []
+    found: list[Store] = []
     for layer in layers:
         if isinstance(layer, Policy) and layer.state is not None and layer.state not in found:
             found.append(layer.state)
@@ -194,8 +197,8 @@ class Policy(Layer):
     policy with a Retry needs `idempotent` to be True or False. Each decorated function has its own
     circuit and budget unless a layer has a `key`; `call` and `attempts` use those of this object.
     `name` stands in events instead of the function's name. `state=RedisState(url)` shares circuits
-    and retry budgets between processes: under their `key`, else under the function's qualified name
-    (for `call` and `attempts`: the policy's). ConfigError names a bad layer; an order that does
+    and retry budgets between processes, and `state=MachineState(path)` adaptive limits: under their
+    `key`, else under the function's qualified name (for `call` and `attempts`: the policy's). ConfigError names a bad layer; an order that does
     harm warns (UserWarning).
     """
 
@@ -203,7 +206,7 @@ class Policy(Layer):
 
     layers: tuple[Layer, ...] = attrs.field(validator=_check_layers)
     name: str | None = attrs.field(default=None, validator=_check_name)
-    state: SharedState | None = attrs.field(default=None, validator=_check_state)
+    state: Store | None = attrs.field(default=None, validator=_check_state)
     _states: States | None = attrs.field(default=None, eq=False, init=False)
     _compiled: dict[Any, Any] | None = attrs.field(default=None, eq=False, init=False)
     _plans: tuple[Plan, ...] = attrs.field(default=(), eq=False, init=False)
@@ -212,9 +215,7 @@ class Policy(Layer):
 
         def __attrs_init__(self, layers: object, name: object, state: object) -> None: ...
 
-    def __init__(
-        self, *layers: Layer, name: str | None = None, state: SharedState | None = None
-    ) -> None:
+    def __init__(self, *layers: Layer, name: str | None = None, state: Store | None = None) -> None:
         """Compose the layers, and flatten policies; their `state` is used if none is given."""
         self.__attrs_init__(_as_layers(layers), name, _state_of(layers) if state is None else state)
         from .layer_order import harmful
@@ -578,9 +579,7 @@ def _loop(policy: Policy, idempotent: bool | None, caller: FrameType) -> Attempt
     )
 
 
-def _rebuild(
-    layers: tuple[Layer, ...], name: str | None, state: SharedState | None = None
-) -> Policy:
+def _rebuild(layers: tuple[Layer, ...], name: str | None, state: Store | None = None) -> Policy:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user was warned when it was made
         return Policy(*layers, name=name, state=state)

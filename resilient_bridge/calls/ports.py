@@ -24,33 +24,32 @@ from ..lazy_names import lazily
 if TYPE_CHECKING:
     from .binding import Binding as Binding
     from .breaker.state import CircuitState as CircuitState
-    from .current import caller as caller
-    from .current import calls_for as calls_for
-    from .current import current_frame as current_frame
-    from .current import disprove as disprove
-    from .current import enter_world as enter_world
-    from .current import failure_in_call as failure_in_call
-    from .current import forbid_hedge as forbid_hedge
-    from .current import frame_with_key as frame_with_key
-    from .current import hear_quota as hear_quota
-    from .current import is_retried_around as is_retried_around
-    from .current import keep_arguments as keep_arguments
-    from .current import keep_permit as keep_permit
-    from .current import leave_call as leave_call
-    from .current import leave_world as leave_world
-    from .current import make_last as make_last
-    from .current import never_again as never_again
-    from .current import outside as outside
-    from .current import remaining as remaining
-    from .current import repeat_within as repeat_within
-    from .current import request_sent as request_sent
     from .effects import Effect as Effect
     from .effects import EffectLedger as EffectLedger
     from .effects import asked_for as asked_for
     from .effects import call_options as call_options
     from .effects import inside as inside
     from .effects import resolved as resolved
+    from .evidence import disprove as disprove
+    from .evidence import failure_in_call as failure_in_call
+    from .evidence import never_again as never_again
     from .frame import CallFrame as CallFrame
+    from .frame import caller as caller
+    from .frame import current_frame as current_frame
+    from .frame import enter_world as enter_world
+    from .frame import forbid_hedge as forbid_hedge
+    from .frame import frame_with_key as frame_with_key
+    from .frame import hear_quota as hear_quota
+    from .frame import is_retried_around as is_retried_around
+    from .frame import keep_arguments as keep_arguments
+    from .frame import keep_permit as keep_permit
+    from .frame import leave_call as leave_call
+    from .frame import leave_world as leave_world
+    from .frame import make_last as make_last
+    from .frame import outside as outside
+    from .frame import remaining as remaining
+    from .frame import repeat_within as repeat_within
+    from .frame import request_sent as request_sent
     from .hedge.value import Hedge as Hedge
     from .limits.state import RateState as RateState
     from .outcome import captured as captured
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from .results import failure_of_result as failure_of_result
     from .results import settled as settled
     from .retry.coordination import BUDGETS as BUDGETS
+    from .retry.decision import calls_for as calls_for
     from .retry.unrepeated import tell_cut as tell_cut
     from .stream_calls import stream_broke as stream_broke
     from .stream_items import NO_LIMITS as NO_LIMITS
@@ -81,12 +81,11 @@ if TYPE_CHECKING:
 _NAMES = {
     ".binding": "Binding",
     ".breaker.state": "CircuitState",
-    ".current": "caller calls_for current_frame disprove enter_world failure_in_call"
-    " forbid_hedge frame_with_key hear_quota is_retried_around keep_arguments keep_permit leave_call"
-    " leave_world make_last never_again"
-    " outside remaining repeat_within request_sent",
     ".effects": "Effect EffectLedger asked_for call_options inside resolved",
-    ".frame": "CallFrame",
+    ".evidence": "disprove failure_in_call never_again",
+    ".frame": "CallFrame caller current_frame enter_world forbid_hedge frame_with_key hear_quota"
+    " is_retried_around keep_arguments keep_permit leave_call leave_world make_last outside remaining"
+    " repeat_within request_sent",
     ".hedge.value": "Hedge",
     ".limits.state": "RateState",
     ".outcome": "captured",
@@ -96,6 +95,7 @@ _NAMES = {
     ".registry": "States",
     ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
     ".retry.coordination": "BUDGETS",
+    ".retry.decision": "calls_for",
     ".retry.unrepeated": "tell_cut",
     ".stream_calls": "stream_broke",
     ".stream_items": "NO_LIMITS StreamLimits limits_of_call",

@@ -63,7 +63,8 @@ def bind(
     if (ledger := options.get("effects")) is not None:
         from .effects import Gate, guarded
 
-        protected = guarded(protected, Gate(ledger, label, function), form)
+        gate = Gate(ledger, label, function, binding.operation.plan.reading)
+        protected = guarded(protected, gate, form)
     if states is None:
         update_wrapper(protected, function)
         protected.explain = binding.explain

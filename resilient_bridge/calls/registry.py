@@ -20,25 +20,29 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from functools import partial
+from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import attrs
 
+from ..failure import redact
 from ..locks import new_rlock
 from ..values.fields import refuse
+from .shared import shares_circuits
 
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .layer import Layer
-    from .shared import SharedState
+    from .shared import Store
 
 
 MOST: Final = 1024
 """The most unused names of one sort that are kept."""
+_LONGEST: Final = 80  # characters of a value that are shown
 MOST_VALUES: Final = 512
 """The most values of one layer's key function whose unused states are kept."""
 _LOOKED_AT: Final = 64  # of those: how many, unused the longest, are compared when one is dropped
@@ -130,7 +134,7 @@ class Sort(InUse[S], Generic[S, V]):
         make: Callable[[str, V], S],
         worth: Callable[[S], int] = lambda _: 0,
         *,
-        shared: Callable[[SharedState, str, V], S] | None = None,
+        shared: Callable[[Any, str, V], S] | None = None,
         lists_own: bool = False,
     ) -> None:
         """`shared` makes a state that processes share; `lists_own`: `unnamed` has those of owners."""
@@ -174,7 +178,7 @@ class Sort(InUse[S], Generic[S, V]):
         _warn(lost)
         return state
 
-    def shared(self, store: SharedState, key: str, value: V, *, warn: bool) -> S:
+    def shared(self, store: Store, key: str, value: V, *, warn: bool) -> S:
         """Return the state of this name in this store, and apply these numbers to it.
 
         There is one for all users here, so that they share one line to the store.
@@ -251,6 +255,18 @@ def _numbers(value: Any) -> Any:
 _BY_VALUE: Final = InUse[ByValue[Any]]()
 
 
+def shown(value: object) -> str:
+    """Return the text that a value is known by in events, handles and stores; no secret is in it.
+
+    A text that is long, or masked, has a digest, so that it names that value alone.
+    """
+    text = value if isinstance(value, str) else repr(value)
+    short = redact(text, limit=_LONGEST)
+    if short == text:
+        return text
+    return f"{short[:_LONGEST]}#{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
 class _Circuit(Protocol):
     """A circuit, as far as its owner knows it."""
 
@@ -314,17 +330,14 @@ class States:
         # The layers whose numbers apply to the `call` and `attempts` of a policy; see `protect`.
         self.compiled_for: tuple[Layer, ...] | None = None
 
-    def state(self, sort: Sort[S, V], settings: V, store: SharedState | None = None) -> S:
+    def state(self, sort: Sort[S, V], settings: V, store: Store | None = None) -> S:
         """Return the state for these settings, and apply the settings to it."""
         key: Any = cast("Any", settings).key
         if callable(key):
             wanted = "a key that is a name: there are no arguments here that a function could read"
             refuse(f"{type(settings).__name__}.key", wanted, settings)
-        if store is not None and sort.is_shareable:
-            key = self._shared_key(sort.name, settings, key)
-            found = sort.shared(store, key, settings, warn=self._is_new(key))
-            self._set_own(f"shared {sort.name}", found)
-            return found
+        if sort.is_shareable and shares_circuits(store):
+            return self.shared(sort, settings, store, key)
         if key is not None:
             return sort.get(key, settings, warn=self._is_new(key))
         own = self._own(sort.name)
@@ -335,13 +348,23 @@ class States:
             own.configure(settings)
         return cast("S", own)
 
+    def shared(self, sort: Sort[S, V], settings: V, store: Store, name: str | None) -> S:
+        """Return the state that all processes share under this name, or under that of the owner.
+
+        ConfigError if that is none on which they would agree.
+        """
+        key = self._shared_key(sort.name, settings, name)
+        found = sort.shared(store, key, settings, warn=self._is_new(key))
+        self._set_own(f"shared {sort.name}", found)
+        return found
+
     def of_value(
         self,
         sort: Sort[S, V],
         settings: V,
         value: object,
         name: str,
-        store: SharedState | None = None,
+        store: Store | None = None,
     ) -> S:
         """Return the state of one value of a layer's key function, and apply these settings to it.
 
@@ -349,7 +372,7 @@ class States:
         """
 
         def make() -> S:
-            if store is not None and sort.is_shareable:
+            if sort.is_shareable and shares_circuits(store):
                 shared = self._shared_key(sort.name, settings, None)
                 return sort.shared(store, f"{shared}[{name}]", settings, warn=False)
             return sort.own(f"{self.name}[{name}]", settings)
@@ -372,6 +395,10 @@ class States:
     def owner(self) -> States:
         """Whose state is what no key function selects: itself, unless it stands for one value."""
         return self
+
+    def key_of(self, layer: Layer) -> tuple[Any, ...] | None:  # noqa: ARG002 -- for those of one value
+        """Return what a key function of this layer has returned; None: it has none, or no call."""
+        return None
 
     def circuits(self) -> list[_Circuit]:
         """Return the circuits in use: the current one, and those of values."""

@@ -37,7 +37,6 @@ from ..telemetry.hub import HUB
 from ..values.backoff import Backoff, as_wait
 from ..world import REAL
 from .conditions import wants_another
-from .current import ask_schedule
 from .evidence import (
     failure_in,
     keep,
@@ -49,7 +48,7 @@ from .evidence import (
     record_inside,
 )
 from .finished import block_finished, call_ended, call_returned, rejected
-from .frame import ROOT, CallFrame, inside_of, largest_cap, report, retries_around
+from .frame import ROOT, CallFrame, ask_schedule, inside_of, largest_cap, report, retries_around
 from .retry.decision import Decision, Match, counter, decide, further_calls
 from .retry.unrepeated import log_unrepeated, why_unrepeated
 

@@ -1,9 +1,11 @@
-"""The interface of `Policy.state`: circuits and retry budgets that several processes share.
+"""The interfaces of `Policy.state`: what several processes share.
 
-Stores implement it, and calls use nothing else of a store. Rule: no method blocks and none fails. A
+Circuits and retry budgets (`SharedState`), or adaptive limits (`SharedLimitState`). Stores implement it, and calls use nothing else of a store. Rule: no method blocks and none fails. A
 request that needs an answer returns a `Question`; the caller waits for it in its own way, no longer
 than the store's `patience`. While a line is not `is_up`, it is not asked, and the process decides
 alone.
+
+A shared limit is not asked but held: for the microseconds in which it is read, changed and written.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import (
     NamedTuple,
     Protocol,
     TypeAlias,
+    TypeGuard,
     TypeVar,
     runtime_checkable,
 )
@@ -193,3 +196,84 @@ class SharedState(Protocol):
     def budget(self, key: str, rules: BudgetRules, /) -> BudgetLine:
         """Return the line to the retry budget of this name."""
         ...
+
+
+class LimitShare(NamedTuple):
+    """What one user of a shared limit has of it, in one process."""
+
+    running: int  # the places that its calls hold
+    earlier: int  # its calls in flight that began before the limit, so they have no places
+    first: float  # when the first of its waiting calls arrived, inf if none waits
+    at: float  # when it wrote this
+
+
+class LimitView(NamedTuple):
+    """A shared limit: what was learnt, as the numbers that were written last, and all other users.
+
+    No numbers: nobody has written any.
+    """
+
+    numbers: tuple[float, ...]
+    others: tuple[LimitShare, ...]
+
+
+class LimitLine(Protocol):
+    """The line of one user to one shared limit."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the store can be used; if not, the process decides alone."""
+        ...
+
+    def hold(self, now: float, /) -> LimitView | None:
+        """Hold the limit, so that nobody else reads or changes it, and return it.
+
+        None, and nothing is held, if that takes longer than a few milliseconds, or is impossible.
+        """
+        ...
+
+    def write(self, numbers: tuple[float, ...], share: LimitShare, until: float, /) -> None:
+        """Write what was learnt and this user's share, and hold the limit no more.
+
+        After `until` it is forgotten.
+        """
+
+    def release(self) -> None:
+        """Hold the limit no more; nothing is written."""
+
+
+@runtime_checkable
+class SharedLimitState(Protocol):
+    """Where processes share adaptive limits: `Policy(..., state=MachineState(path))`.
+
+    All times are those of one monotonic clock.
+    """
+
+    def limit(self, name: str, /) -> LimitLine:
+        """Return a new line to the limit of this name."""
+        ...
+
+    def is_limited(self, now: float, /) -> bool:
+        """Return whether some limit may be in force, of whatever name."""
+        ...
+
+    def is_common(self, clock: object, /) -> bool:
+        """Return whether this clock is the same in all processes; if not, nothing is shared."""
+        ...
+
+    def report(self) -> None:
+        """Emit whether the store failed or works again, if that is new; called without any lock."""
+
+
+Store: TypeAlias = "SharedState | SharedLimitState"
+"""What `Policy.state` may be."""
+
+
+def shares_circuits(store: object) -> TypeGuard[SharedState]:
+    """Return whether circuits and retry budgets are shared through this store."""
+    return isinstance(store, SharedState)
+
+
+def shares_limits(store: object) -> TypeGuard[SharedLimitState]:
+    """Return whether adaptive limits are shared through this store."""
+    return isinstance(store, SharedLimitState)

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..failure import Executed
 from ..transports.event_loop import running_loop
 from ..world import REAL
-from .current import keep_permit
-from .frame import CURRENT
+from .frame import CURRENT, keep_permit
 from .timeout.guard import timed_out, too_late
 from .timeout.value import Deadline, Timeout
 

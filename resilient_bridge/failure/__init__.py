@@ -8,8 +8,8 @@ Where to read, from what everybody uses to what is loaded late:
   `answers` a response or a result, `registry` adds what users teach, and `finding` has a verdict and
   finds the rows of a class.
 - The rows, loaded with the first error of a library: `system`, `http_clients`, `sdks`, `services`,
-  `answers`, `exits`. What they read: `statuses` and `retry_after`, `closes`, `rpc`, `payloads`,
-  `texts`, and for every body `bodies`, `provider_codes` (names) and `sentences` (words).
+  `answers`, `exits`. What they read: `contents` of an answer (its body, and the wait), `statuses`,
+  `closes`, `rpc`, `payloads`, `texts`, and `provider_codes` (names and sentences).
 - `what`: the matcher of rules, Retry, Breaker and registrations.
 - `redaction` makes text safe with `secret_values`, `secret_fields`, `secret_near`, `secret_commands`
   and `secret_shapes`.
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .classifier import classify_error_payload as classify_error_payload
     from .classifier import failure_or_none as failure_or_none
     from .closes import By as By
+    from .contents import parse_retry_after as parse_retry_after
+    from .contents import quota_wait as quota_wait
     from .exceptions import REJECTED as REJECTED
     from .exceptions import ArgumentError as ArgumentError
     from .exceptions import AttemptTimeoutError as AttemptTimeoutError
@@ -91,8 +93,6 @@ if TYPE_CHECKING:
     from .redaction import redact_value as redact_value
     from .redaction import text_of as text_of
     from .registry import Registration as Registration
-    from .retry_after import parse_retry_after as parse_retry_after
-    from .retry_after import quota_wait as quota_wait
     from .rpc import RPC_CODES as RPC_CODES
     from .rpc import error_object_finding as error_object_finding
     from .rpc import is_count as is_count
@@ -120,6 +120,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "classifier": "answered_failure classify classify_close classify_error_payload failure_or_none",
     "closes": "By",
+    "contents": "parse_retry_after quota_wait",
     "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError EffectHeldError error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
     "failure": "changed Failure is_limited is_refusal model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
@@ -127,7 +128,6 @@ _NAMES = {
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name holds_secret READ redact redact_lines redact_value text_of",
     "registry": "Registration",
-    "retry_after": "parse_retry_after quota_wait",
     "rpc": "error_object_finding is_count mapping_of RPC_CODES severity_in",
     "secret_values": "has_mix hides is_sensitive MASK sends_secret",
     "texts": "text_finding",

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
+from .contents import read_json
 from .failure import Failure
 from .finding import KNOWN, Finding, Key, Rows, dispatch, own_words, short_of
-from .http_clients import answer_status
 from .payloads import EXECUTIONS, payload_finding, report_finding
 from .registry import Registration, applied, is_taught, taught
-from .rpc import error_object_finding, mapping_of, read_json, severity_in
+from .rpc import error_object_finding, mapping_of, severity_in
+from .statuses import answer_status
 from .texts import text_finding
 from .vocabulary import Category
 

@@ -13,9 +13,9 @@ import errno
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
@@ -23,12 +23,10 @@ from ..world import current_world
 from .errnos import errno_name
 from .redaction import (
     READ,
-    Unread,
     as_details,
     as_line,
     as_lines,
     class_name,
-    raw_fields,
     raw_text,
     redact_value,
 )
@@ -92,7 +90,7 @@ def _ran_text(executed: Executed, details: Mapping[str, Any]) -> str:
     """
     if executed is not Executed.MAYBE:
         return _RAN[executed]
-    if _is_refusal(details):
+    if was_declined(details):
         return "refused by the server"
     sent = details.get("requests_sent")
     if isinstance(sent, int) and sent > 1:
@@ -100,7 +98,7 @@ def _ran_text(executed: Executed, details: Mapping[str, Any]) -> str:
     return _RAN[executed]
 
 
-def _is_refusal(details: Mapping[str, Any]) -> bool:
+def was_declined(details: Mapping[str, Any]) -> bool:
     """Return whether the server refused the request: it read it, and says that it did nothing."""
     status = details.get("http_status")
     if isinstance(status, int):
@@ -583,6 +581,64 @@ def number_in(failure: Failure, name: str) -> float | None:
     details: Mapping[str, Any] | None = fields.get("details")
     value: object = (fields["_unread"]["details"] if details is None else details).get(name)
     return value if value is not None and isinstance(value, int | float) else None
+
+
+# ---- text that has not been read yet --------------------------------------------------------------------------------
+
+
+class Unread:
+    """A field whose text is redacted when it is first read: most failures are retried and never read.
+
+    Once read it stands in the object's dictionary, where it hides this descriptor.
+    """
+
+    def __init__(self, name: str, make_safe: Callable[[Any], Any]) -> None:
+        """Read the raw value that `raw_fields` has put under this name."""
+        self._name = name
+        self._make_safe = make_safe
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        """Return the value, redacted, and keep it."""
+        if owner is None:
+            return self
+        fields: dict[str, Any] = owner.__dict__
+        value = fields[self._name] = self._make_safe(fields["_unread"][self._name])
+        return value
+
+
+_ATOMS: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def raw_fields(
+    message: str, suggestions: tuple[Any, ...], details: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of a new object: `_unread`, and what is mutable or not plain redacted at once."""
+    unread: dict[str, Any] = {}
+    fields: dict[str, Any] = {"_unread": unread}
+    if type(message) is str:
+        unread["message"] = message[: READ + 1]
+    else:
+        fields["message"] = as_line(message)
+    for line in suggestions:
+        if type(line) is not str:
+            fields["suggestions"] = as_lines(suggestions)
+            break
+    else:
+        unread["suggestions"] = suggestions
+    if _is_plain(details):
+        unread["details"] = {**details}
+    else:
+        fields["details"] = as_details(details)
+    return fields
+
+
+def _is_plain(details: object) -> bool:
+    if type(details) is not dict:
+        return False
+    for name, value in cast("dict[object, object]", details).items():
+        if type(value) not in _ATOMS or type(name) not in _ATOMS:
+            return False
+    return True
 
 
 Failure.message = Unread("message", as_line)  # type: ignore[assignment]

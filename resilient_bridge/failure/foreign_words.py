@@ -410,6 +410,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
         "host": 'url="redis://{name}:6379/0"',
         "port": "!it is in the url",
     },
+    "MachineState": _all("file filename", "path"),
     "RedisState": {
         **_all("uri redis redis_url dsn", "url"),
         "host": 'url="redis://{name}:6379/0"',
@@ -496,8 +497,6 @@ EXAMPLES: Final[Mapping[str, str]] = {
 OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "RateLimit.calls": "10",
     "AdaptiveLimit.start": "8",
-    "Sidecar.verify": '{"pay": "list_payments"}',
-    "Sidecar.effects": '"effects.db"',
     "AdaptiveLimit.most": "64",
     "AdaptiveLimit.least": "1",
     "AdaptiveLimit.key": '"our quota"',
@@ -525,6 +524,7 @@ OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "RedisState.url": '"redis://localhost:6379/0"',
     "EventSource.client": "httpx.AsyncClient()",
     "EventSource.url": '"https://host/events"',
+    "MachineState.path": '"~/.cache/app/limits"',
     "SQLiteStore.path": '"bridge.db"',
     "Sidecar.url": '"https://host/mcp"',
     "Toolbox.policy": "rb.resilient",
@@ -541,6 +541,15 @@ OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "Sidecar.command": '("npx", "-y", "server")',
     "Sidecar.idempotent": '("search",)',
     "Sidecar.env": '{"LOG_LEVEL": "debug"}',
+    "Sidecar.effects": '"effects.db"',
+    "Sidecar.verify": '{"pay": "find_payment"}',
+    "Effects.path": '"effects.db"',
+    "Effects.scope": '"tenant 4"',
+    "Effects.hold": "600",
+    "Effects.results": "True",
+    "Effects.key": '{"pay": lambda arguments: arguments["order"]}',
+    "Effects.ignore": '{"pay": ["trace_id"]}',
+    "Toolbox.effects": 'rb.stores.Effects("effects.db")',
     "capture.function": "search",
 }
 """The same where the argument's name means something else."""

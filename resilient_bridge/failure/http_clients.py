@@ -18,9 +18,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeGuard, TypeVar, cast
 
 from .closes import close_finding
+from .contents import body_of
 from .finding import Finding, Reader, Rows, Rules, chain_of, own_words, wrong_setting
 from .redaction import text_of
-from .statuses import hidden_finding, status_finding, upgrade_finding
+from .statuses import answer_status, response_finding, status_finding, upgrade_finding
 from .system import errno_of, tls_finding
 from .texts import text_finding
 from .vocabulary import Category, Executed, Kind
@@ -96,7 +97,7 @@ def _remote_protocol(error: BaseException) -> Finding:
 
 
 def _status(error: Any) -> Finding:
-    return _response_finding(error.response, error.response.status_code)
+    return response_finding(error.response, error.response.status_code)
 
 
 def _upgrade(error: Any) -> Finding:
@@ -173,42 +174,6 @@ _NO_JSON: Final = Finding(
     suggestions=("read the answer as text: it may be an error page",),
 )
 _WRONG_STATE: Final = Finding(code="SYS_INTERNAL_ERROR", message="client used in the wrong state")
-
-
-def answer_status(answer: Any) -> Finding | None:
-    """Return the verdict on a response of any client, None for a success.
-
-    A success whose body is nothing but an error is none. A body counts if it has been read.
-    """
-    status = getattr(answer, "status_code", None)  # urllib3 and aiohttp name it `status`
-    status = answer.status if status is None else status
-    if not isinstance(status, int) or isinstance(status, bool):
-        return None
-    if status >= 400:
-        return _response_finding(answer, status)
-    body = body_of(answer)
-    return None if body is None else hidden_finding(body, answer.headers)
-
-
-def _response_finding(answer: Any, status: int) -> Finding:
-    """Return the verdict on a response without success, whatever its status is.
-
-    After a redirect it proves nothing about the requests before it.
-    """
-    found = status_finding(status, answer.headers, body_of(answer))
-    return found.evolve(proof="") if getattr(answer, "history", None) else found
-
-
-def body_of(answer: Any) -> bytes | None:
-    """Return a body that is in memory already; requests' `content` would read the network.
-
-    Of a stream that is the part that HTTPTransport has read.
-    """
-    held: dict[str, Any] = getattr(answer, "__dict__", {})
-    body: object = held.get("_content", held.get("_body", held.get("body")))
-    if body is None and isinstance(extensions := held.get("extensions"), dict):
-        body = cast("dict[str, Any]", extensions).get("rb.body")
-    return body if isinstance(body, bytes) else None
 
 
 def carried_finding(error: Any) -> Finding | None:

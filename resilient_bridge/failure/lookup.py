@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
+from .contents import read_json
 from .failure import Failure, changed, of_error, unproven
 from .finding import KNOWN, PACKAGES, Dispatch, Finding, dispatch, rows_of, short_of
 from .payloads import coded_finding, payload_failure
 from .record import ATTRIBUTE, ONE_REQUEST, OWN_WORDS, Record, attach, ended, record_of
 from .redaction import class_name, package_of, raw_text, text_of
 from .registry import Registration, applied, seconds_in
-from .rpc import mapping_of, read_json
+from .rpc import mapping_of
 from .texts import text_finding
 from .vocabulary import STATED_ON_THE_WIRE, Executed
 
@@ -132,15 +133,18 @@ def raw_failure(error: BaseException) -> Failure | None:
         record = None
     if record is not None:
         attach(error, None)
+    traceback = error.__traceback__
     try:
         return exception_failure(error)
-    except Exception as wrong:  # noqa: BLE001 -- as in `read_failure`; what is no failure is raised again
-        return None if wrong is error else _unreadable(error)
-    except BaseException:  # noqa: BLE001 -- no failure either
-        return None
+    except BaseException as wrong:  # noqa: BLE001 -- as in `read_failure`; what is no failure is raised again
+        if wrong is not error and isinstance(wrong, Exception):
+            return _unreadable(error)
     finally:
         if record is not None:
             attach(error, record)
+    # without the frames that it has just been raised in: they hold it
+    error.__traceback__ = traceback
+    return None
 
 
 def _unreadable(error: BaseException) -> Failure:

@@ -254,7 +254,7 @@ def _escape(match: re.Match[str]) -> str:
     return _NAMED.get(character) or (f"\\x{point:02x}" if point <= 0xFF else f"\\u{point:04x}")
 
 
-# ---- text that has not been read yet --------------------------------------------------------------------------------
+# ---- the fields of a failure ----------------------------------------------------------------------------------------
 
 # Our own texts are not searched for secrets, and are most of a failure's text.
 _PLAIN = frozenset(text for row in CODES.values() for text in (row.summary, row.hint))
@@ -281,58 +281,3 @@ def as_details(details: Mapping[str, Any]) -> Mapping[str, Any]:
     return MappingProxyType(
         cast("dict[str, Any]", found) if isinstance(found, dict) else {"unreadable": found}
     )
-
-
-class Unread:
-    """A field whose text is redacted when it is first read: most failures are retried and never read.
-
-    Once read it stands in the object's dictionary, where it hides this descriptor.
-    """
-
-    def __init__(self, name: str, make_safe: Callable[[Any], Any]) -> None:
-        """Read the raw value that `raw_fields` has put under this name."""
-        self._name = name
-        self._make_safe = make_safe
-
-    def __get__(self, owner: Any, kind: type | None = None) -> Any:
-        """Return the value, redacted, and keep it."""
-        if owner is None:
-            return self
-        fields: dict[str, Any] = owner.__dict__
-        value = fields[self._name] = self._make_safe(fields["_unread"][self._name])
-        return value
-
-
-_ATOMS: Final = frozenset({str, int, float, bool, type(None)})
-
-
-def raw_fields(
-    message: str, suggestions: tuple[Any, ...], details: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the fields of a new object: `_unread`, and what is mutable or not plain redacted at once."""
-    unread: dict[str, Any] = {}
-    fields: dict[str, Any] = {"_unread": unread}
-    if type(message) is str:
-        unread["message"] = message[: READ + 1]
-    else:
-        fields["message"] = as_line(message)
-    for line in suggestions:
-        if type(line) is not str:
-            fields["suggestions"] = as_lines(suggestions)
-            break
-    else:
-        unread["suggestions"] = suggestions
-    if _is_plain(details):
-        unread["details"] = {**details}
-    else:
-        fields["details"] = as_details(details)
-    return fields
-
-
-def _is_plain(details: object) -> bool:
-    if type(details) is not dict:
-        return False
-    for name, value in cast("dict[object, object]", details).items():
-        if type(value) not in _ATOMS or type(name) not in _ATOMS:
-            return False
-    return True

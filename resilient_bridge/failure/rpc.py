@@ -11,13 +11,13 @@ also use other statuses and JSON-RPC codes, with texts of their own.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
+from .contents import read_json
 from .finding import Finding
 from .vocabulary import CODES, PREFIXES, Category, Executed, Kind, Severity
 
@@ -98,7 +98,6 @@ _GENERAL: Final = frozenset(
     {*CATEGORY_CODES.values()}
 )  # codes no more specific than their category
 _INTERNAL: Final = -32603
-_LARGEST_BODY: Final = 65_536  # bytes or characters that are parsed
 _LOOKED_AT: Final = 500  # characters of a message
 
 _SESSION_GONE = frozenset({-32600, 32600, -32002, -32001, -32000})
@@ -267,16 +266,6 @@ def _category(data: Mapping[object, Any]) -> Category | None:
 def mapping_of(value: object) -> Mapping[object, Any]:
     """Return the value if it is a mapping, else an empty one."""
     return cast("Mapping[object, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def read_json(body: object) -> object:
-    """Return a bounded body parsed as JSON, None if it is not JSON."""
-    if not isinstance(body, (bytes, bytearray, str)) or not 0 < len(body) <= _LARGEST_BODY:
-        return None
-    try:
-        return cast("object", json.loads(body))
-    except (ValueError, RecursionError):
-        return None
 
 
 # ---- responses that do not know the session ---------------------------------------------------------

@@ -13,11 +13,10 @@ from typing import Any, Final, cast
 
 import attrs
 
-from .bodies import document_in, read_body
 from .closes import close_finding
+from .contents import body_of, document_in, name_key, read_body
 from .finding import Finding, Rows, Rules, short_of
-from .http_clients import body_of
-from .provider_codes import REJECTED, known_final, login_finding, name_key
+from .provider_codes import REJECTED, known_final, login_finding
 from .redaction import package_of, text_of
 from .statuses import bare_finding, lasting_finding, should_retry, status_finding, stream_finding
 from .system import NO_CREDENTIALS

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from .contents import wait_from_headers
 from .finding import Finding, Rows, short_of
-from .retry_after import wait_from_headers
 from .rpc import mapping_of
 from .statuses import status_finding, stream_finding
 from .texts import text_finding

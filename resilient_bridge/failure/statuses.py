@@ -11,13 +11,24 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from .bodies import EMPTY, ErrorBody, is_page, read_body
+from .contents import (
+    EMPTY,
+    ErrorBody,
+    body_of,
+    is_page,
+    is_used_up,
+    read_body,
+    read_json,
+    reset_from_headers,
+    wait_from_headers,
+)
 from .finding import Finding
 from .payloads import payload_finding
 from .provider_codes import (
     EXPIRED,
     LARGE,
     MEMORY,
+    OVERLOADED,
     PASSING,
     QUOTA,
     RATE,
@@ -28,8 +39,7 @@ from .provider_codes import (
     usual_finding,
     with_message,
 )
-from .retry_after import is_used_up, reset_from_headers, wait_from_headers
-from .rpc import mapping_of, read_json
+from .rpc import mapping_of
 from .vocabulary import Category
 
 
@@ -197,7 +207,7 @@ def _by_words(
             found = None  # the grant of a refresh, not the token of this request
     if found is None and content.decides:
         found = usual_finding(content.names)
-        if found is not None and status == _RATE_LIMITED and found is PASSING:
+        if status == _RATE_LIMITED and (found is PASSING or found is OVERLOADED):
             found = None  # a limit either way
     if found is None and status in _LIMITS and _is_limit(content, status, headers):
         found = RATE
@@ -427,6 +437,33 @@ def hidden_finding(body: bytes, headers: object) -> Finding | None:
     content = read_body(body, headers)
     unknown = Finding(code="SYS_UPSTREAM_REJECTED") if content.names or content.number else None
     return bare_finding(content, unknown)
+
+
+# ---- the response of any client ---------------------------------------------------------------------------------
+
+
+def answer_status(answer: Any) -> Finding | None:
+    """Return the verdict on a response of any client, None for a success.
+
+    A success whose body is nothing but an error is none. A body counts if it has been read.
+    """
+    status = getattr(answer, "status_code", None)  # urllib3 and aiohttp name it `status`
+    status = answer.status if status is None else status
+    if not isinstance(status, int) or isinstance(status, bool):
+        return None
+    if status >= 400:
+        return response_finding(answer, status)
+    body = body_of(answer)
+    return None if body is None else hidden_finding(body, answer.headers)
+
+
+def response_finding(answer: Any, status: int) -> Finding:
+    """Return the verdict on a response without success, whatever its status is.
+
+    After a redirect it proves nothing about the requests before it.
+    """
+    found = status_finding(status, answer.headers, body_of(answer))
+    return found.evolve(proof="") if getattr(answer, "history", None) else found
 
 
 # ---- a server that is away --------------------------------------------------------------------------

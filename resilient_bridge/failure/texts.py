@@ -16,8 +16,8 @@ from functools import cache
 from itertools import islice
 from typing import Any, Final, cast
 
-from .bodies import ErrorBody, document_in, read_body
 from .closes import printed_close
+from .contents import ErrorBody, document_in, read_body, wait_in_text
 from .errnos import hints
 from .finding import Finding, short_of
 from .payloads import EXECUTIONS
@@ -29,11 +29,10 @@ from .provider_codes import (
     RATE,
     REJECTED,
     bare_words_finding,
+    name_says,
     says_limited,
 )
-from .retry_after import wait_in_text
 from .rpc import error_object_finding, mapping_of
-from .sentences import name_says
 from .statuses import bare_finding, status_finding
 from .vocabulary import MCP_CODES, Category, Executed, Kind
 

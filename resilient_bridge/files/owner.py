@@ -125,7 +125,7 @@ class Owner:
         text = read_at(descriptor, 100, 0).decode("ascii", "replace").split("\n")
         if not is_free:
             raise _in_use(f"process {text[0]}" if text[0].isdigit() else "another process")
-        boot = _boot()
+        boot = boot_id()
         self.is_same_boot = bool(boot) and boot in text[1:]
         _write(descriptor, boot if self.is_same_boot else "")
 
@@ -135,7 +135,7 @@ class Owner:
         A write that fails, as on a full disk, is ignored.
         """
         with suppress(OSError):
-            _write(self._descriptor, _boot())
+            _write(self._descriptor, boot_id())
 
     def release(self) -> None:
         """Release the lock. May be called again."""
@@ -148,7 +148,7 @@ class Owner:
                 _held.discard(self._key)
 
 
-def _boot() -> str:
+def boot_id() -> str:
     """Return the id of this start of the machine; "" on a system without one."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()

@@ -379,10 +379,11 @@ class Positioned:
         tail = self._in.watermark.tail
         if not self._is_time or self.policy.interleaves or not self.bookmark.positions:
             return frozenset()
-        had = Counter(mark.key for mark in tail if mark.key is not None)
+        had = Counter(mark.key for mark in tail)
         found: dict[Channel, bool] = {}
         for mark in islice(reversed(tail), _COMPARED):
-            for event in self._events_of(mark.text) if had[mark.key] < 2 else ():
+            is_again = mark.key is not None and had[mark.key] > 1
+            for event in () if is_again else self._events_of(mark.text):
                 if event.position is not None:
                     found.setdefault(event.channel, self._is_earlier(event))
         return frozenset(channel for channel, is_earlier in found.items() if is_earlier)

@@ -12,6 +12,7 @@ of its table and returns the fields; the remaining keys are read as usual.
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -165,13 +166,17 @@ def _state(table: Mapping[str, Any], path: str, reading: Reading) -> Any:
     url = resolved(raw, at, reading)
     if url is BAD:
         return BAD
-    from ..stores import RedisState
+    from ..stores import MachineState, RedisState
 
     try:
-        return RedisState(url)
+        return MachineState(url) if _is_path(url) else RedisState(url)
     except ConfigError as error:
         constraint = str(violation_of(error)["constraint"])
         return reading.fail(at, constraint, raw, is_secret=not raw.startswith(("env:", "file:")))
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith(("~/", "./", "../")) or os.path.isabs(text)  # noqa: PTH117 -- of a text
 
 
 # ---- dialects ----------------------------------------------------------------------------------------------------------

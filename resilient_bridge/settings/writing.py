@@ -138,9 +138,16 @@ class Writer:
         if policy.name is not None:
             found["name"] = policy.name
         if policy.state is not None:
-            wanted = "None: the URL of a state may hold a secret, so write it yourself as env:NAME"
-            found["state"] = self._unsaid(policy.state, joined(path, "state"), wanted)
+            found["state"] = self._state(policy.state, joined(path, "state"))
         return found
+
+    def _state(self, state: object, path: str) -> Any:
+        from ..stores import MachineState  # imported here: few settings have one
+
+        if isinstance(state, MachineState):
+            return str(state.path)
+        wanted = "None: the URL of a state may hold a secret, so write it yourself as env:NAME"
+        return self._unsaid(state, path, wanted)
 
 
 # ---- the settings in force: the environment, a line of a file, a preset, the default -----------------------------------

@@ -1,4 +1,4 @@
-"""Stores for positions, unsettled sends, effects in doubt, sessions and state files: in memory, a file, or Redis."""
+"""Stores for positions, unsettled sends, effects in doubt, sessions, state files, and what processes share: in memory, a file, or Redis."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..protocol.session_records import SessionRecord as SessionRecord
     from ..protocol.session_records import SessionState as SessionState
     from .effects import Effects as Effects
+    from .machine_state.state import MachineState as MachineState
     from .memory import MemoryStore as MemoryStore
     from .redis.store import RedisStore as RedisStore
     from .redis_state.state import RedisState as RedisState
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _NAMES = {
     ".calls.effects": "DoubtfulCall NOT_RUN Ran",
     "effects": "Effects",
+    "machine_state.state": "MachineState",
     "memory": "MemoryStore",
     "redis.store": "RedisStore",
     "redis_state.state": "RedisState",

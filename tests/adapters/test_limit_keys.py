@@ -91,7 +91,9 @@ def test_method_and_model_are_parts_of_it():
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"\xff\xfe", b"{", b'{"model": 17}', iter([b"x"]), None], ids=repr
+    "body",
+    [b"", b"\xff\xfe", b"{", b'{"model": 17}', iter([b"x"]), None],
+    ids=["empty", "no text", "cut", "no name", "an iterator", "none"],
 )
 def test_any_body_will_do(body):
     assert key("POST", content=body)[-1] == ""

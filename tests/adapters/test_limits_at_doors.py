@@ -69,6 +69,7 @@ async def sent(provider, number, policy=None, method="GET", path="/v1/messages",
         return await asyncio.gather(*(one(index) for index in range(number)))
 
 
+@pytest.mark.requirement("X14")
 def test_it_is_on_by_default():
     provider = Provider()
     statuses, seconds = played(lambda: sent(provider, 40))
@@ -289,7 +290,7 @@ def test_the_clients_of_sdks_lose_no_call(kind):
     assert "key-of-mine" not in name
 
 
-def test_the_permit_of_a_response_is_given_back_when_its_body_is_closed():
+def test_a_response_releases_its_permit_when_its_body_is_closed():
     """While two bodies are open a third request waits; a body that is never closed loses its permit after 30 s."""
     policy = rb.Policy(rb.Retry(), rb.AdaptiveLimit(start=2, most=2))
     inner = httpx.MockTransport(lambda _: httpx.Response(200, stream=httpx.ByteStream(b"x" * 10)))

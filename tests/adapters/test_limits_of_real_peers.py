@@ -132,6 +132,7 @@ async def _of_requests(url, number, method):
 CLIENTS = {"httpx": _of_httpx, "aiohttp": _of_aiohttp, "requests": _of_requests}
 
 
+@pytest.mark.requirement("X14")
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
     "headers",
@@ -212,3 +213,47 @@ async def test_the_real_clients_of_sdks(kind):
         await client.close()
     assert len(answers) == 12
     assert quota.refused
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_a_model_call_that_acted_and_may_not_be_repeated_does_not_act_again(kind):
+    """`wrap(…, idempotent=False)`: a 429 after the effect is raised at once, and each call acted once."""
+    quota = Quota(most=1, headers={"retry-after": "0.2"}, acts_first=True)
+    async with serving(quota) as url:
+        made = openai.AsyncOpenAI if kind == "openai" else anthropic.AsyncAnthropic
+        client = rb.wrap(made(api_key="k", base_url=url), idempotent=False)
+
+        async def one(number):
+            message, headers = {"role": "user", "content": "hi"}, {"x-number": str(number)}
+            if kind == "openai":
+                return await client.chat.completions.create(
+                    model="m", messages=[message], extra_headers=headers
+                )
+            return await client.messages.create(
+                model="m", messages=[message], max_tokens=5, extra_headers=headers
+            )
+
+        results = await asyncio.gather(*map(one, range(8)), return_exceptions=True)
+        await client.close()
+    refused = (openai.RateLimitError, anthropic.RateLimitError)
+    assert sum(isinstance(result, refused) for result in results) == quota.refused > 0
+    assert len(quota.effects) == 8
+    assert set(quota.effects.values()) == {1}
+
+
+async def test_a_limit_that_changes_is_followed():
+    """Four at once, then one, then four: nothing is lost, and the server is used again."""
+    quota = Quota(most=4, headers={"retry-after": "0.05"})
+    async with serving(quota) as url:
+
+        async def change():
+            await asyncio.sleep(0.3)
+            quota.most = 1
+            await asyncio.sleep(0.6)
+            quota.most, quota.peak = 4, 0
+
+        changing = asyncio.create_task(change())
+        statuses = await _of_httpx(url, 60, "GET")
+        await changing
+    assert statuses == [200] * 60
+    assert set(quota.effects.values()) == {1}

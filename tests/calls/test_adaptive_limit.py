@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import anthropic
 import httpx
+import httpx2
 import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.errors import DeadlineExceededError, ThrottledError
 from tests.calls.forms import ASYNC, Form, both
 from tests.internals.calls import Limits
+from tests.internals.failure import is_refusal
 
 
 REFUSED = httpx.Response(429)
@@ -222,6 +225,24 @@ def test_an_error_whose_repeat_is_not_permitted_is_raised_as_it_is():
 def test_a_limit_around_a_function_needs_to_know_whether_a_repeat_is_safe():
     with pytest.raises(rb.ConfigError, match="say whether a repeat is safe"):
         rb.Policy(rb.AdaptiveLimit())(lambda: None)
+
+
+def test_what_counts_as_a_refusal():
+    """A rate limit or an overload, by status or by a provider's word; not an outage, and not a used-up quota."""
+
+    def is_one(status, **body):
+        return is_refusal(rb.classify(httpx.Response(status, json=body or None)))
+
+    assert [is_one(status) for status in (429, 503, 529)] == [True] * 3
+    assert [is_one(status) for status in (400, 404, 408, 500, 502, 504)] == [False] * 6
+    assert is_one(400, __type="ThrottlingException")
+    assert not is_one(429, error={"code": "insufficient_quota"})
+    in_a_stream = anthropic.APIStatusError(
+        "o",
+        response=httpx2.Response(200, request=httpx2.Request("POST", "https://x/")),
+        body={"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+    )
+    assert is_refusal(rb.classify(in_a_stream))
 
 
 def test_a_used_up_quota_is_the_end_and_no_refusal():

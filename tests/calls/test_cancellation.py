@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from contextlib import suppress
 
@@ -245,3 +246,39 @@ def test_ctrl_c_while_a_sync_call_waits(where):
             policy.call(Server().get)
     else:
         assert policy.call(Server().get) == "ok"
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        rb.Breaker(),
+        rb.Breaker(key=lambda name: name),
+        rb.calls.Hedge(after=1, budget=1.0),
+        rb.AdaptiveLimit(),
+    ],
+    ids=repr,
+)
+def test_a_cancelled_call_leaves_nothing_for_the_garbage_collector(layer):
+    """Neither its error holds the frames that hold it, nor they it."""
+
+    @rb.Policy(rb.Retry(), layer)(idempotent=True)
+    async def wait(_):
+        await asyncio.Event().wait()
+
+    async def cancel_one():
+        task = asyncio.ensure_future(wait("x"))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def main():
+        await cancel_one()
+        gc.collect()
+        gc.disable()
+        try:
+            await cancel_one()
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    assert asyncio.run(main()) == 0

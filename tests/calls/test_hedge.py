@@ -172,6 +172,35 @@ def test_an_answer_that_is_a_failure_does_not_win_and_is_closed():
     assert (result.status_code, seconds, closed) == (200, 5, [503])
 
 
+@each_row("closes", ["aclose", "close", "close, async"])
+def test_the_answer_of_a_request_that_lost_is_closed_however_it_is_closed(closes):
+    """The first request answers although it was cancelled: a connection that somebody has to close."""
+    closed, asked = [], []
+
+    class Stream:
+        def close_at_once(self):
+            closed.append(self)
+
+        async def close_later(self):
+            await asyncio.sleep(0)
+            closed.append(self)
+
+    way = Stream.close_at_once if closes == "close" else Stream.close_later
+    setattr(Stream, closes.partition(",")[0], way)
+    streams = Stream(), Stream()
+
+    async def answer():
+        asked.append(1)
+        if len(asked) == 2:
+            return streams[1]
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(10)
+        return streams[0]
+
+    result, _, _ = in_virtual_time(rb.Policy(EAGER)(answer, idempotent=True))
+    assert (result, closed) == (streams[1], [streams[0]])
+
+
 def test_most_bounds_the_requests_and_each_starts_after_as_long_again():
     started = []
 

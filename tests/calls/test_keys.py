@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
+import httpx
 import pytest
 
 import resilient_bridge as rb
@@ -129,6 +130,36 @@ def test_an_adaptive_limit_beside_a_key_function_is_the_owners():
     operations = [fetch.__binding__.operation.by_key.of((name,), {}).operation for name in "ab"]
     assert operations[0].circuit is not operations[1].circuit
     assert operations[0].limits is operations[1].limits is fetch.__binding__.operation.limits
+
+
+async def test_the_key_of_an_adaptive_limit_is_asked_as_every_other():
+    """Once a call, with the user's arguments, before anything is called; no secret is in its name."""
+    token = "sk-ant-api03-AAAABBBBCCCCDDDDEEEEFFFF1234567890"
+    asked, refused = [], iter([True])
+
+    def tenant(name):
+        asked.append(name)
+        if name == "wrong":
+            raise KeyError(name)
+        return name
+
+    async def ask(name):
+        return httpx.Response(429 if next(refused, False) else 200)
+
+    policy = rb.Policy(rb.Retry(), rb.AdaptiveLimit(key=tenant))
+    with rb.testing.virtual_time():
+        permitted = policy(idempotent=True)
+        assert (await permitted.call(ask, token)).status_code == 200
+        assert asked == [token]
+        names = list(rb.calls.adaptive_limits())
+        assert len(names) == 1
+        assert token not in names[0]
+        with pytest.raises(KeyError) as caught:
+            await permitted.call(ask, "wrong")
+    assert caught.value.__notes__ == [
+        "raised by the key of AdaptiveLimit, which gets the call's arguments: nothing was called"
+    ]
+    assert rb.classify(caught.value).executed is rb.errors.Executed.NO
 
 
 async def test_a_bulkhead_that_is_full_for_one_lets_the_others_in():

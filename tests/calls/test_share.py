@@ -197,6 +197,40 @@ def test_a_call_that_calls_itself_does_not_wait_for_itself():
 # ---- its context and its time -------------------------------------------------------------------
 
 
+def test_calls_that_need_each_other_do_not_wait_for_each_other():
+    """Two keys whose calls ask for one another, at the same time and in a chain."""
+    rounds = []
+
+    @rb.Policy(Share(key=lambda name, *_: name))(idempotent=True)
+    async def linked(name, depth=3):
+        await asyncio.sleep(1)
+        rounds.append(name)
+        return name if depth == 0 else await linked("b" if name == "a" else "a", depth - 1)
+
+    async def main():
+        return await asyncio.gather(linked("a"), linked("b"))
+
+    answers, seconds = simulated(main)
+    assert answers in (["a", "a"], ["b", "b"], ["b", "a"], ["a", "b"])
+    assert seconds <= 8
+    assert simulated(lambda: linked("a")) == ("b", 4)
+
+
+def test_inside_of_a_call_that_holds_the_only_permit_of_its_limit_it_waits_for_none():
+    limit = rb.AdaptiveLimit(key="shared inside", start=1, most=1)
+
+    @rb.Policy(Share(key=str), rb.Retry(), limit)(idempotent=True)
+    async def search(query):
+        await asyncio.sleep(1)
+        return query
+
+    @rb.Policy(limit)(idempotent=True)
+    async def outer():
+        return await search("x")
+
+    assert simulated(outer) == ("x", 1)
+
+
 def test_it_sees_no_variable_of_a_caller():
     """Else the answer of the first caller's tenant would be everybody's."""
 
@@ -257,6 +291,31 @@ def test_a_caller_without_a_deadline_lifts_that_of_the_others():
 
     simulated(work)
     assert remaining == [4, None]
+
+
+@pytest.mark.parametrize("later", [None, 20.0, 7.0], ids=str)
+def test_a_block_inside_has_the_time_of_the_caller_with_the_most(later):
+    """The first caller's deadline of 4 s is not the block's once another one has joined."""
+
+    @rb.Policy(Share(key=str), rb.Retry())(idempotent=True)
+    async def search(_):
+        async with rb.Deadline(8):
+            await asyncio.sleep(6)
+            return rb.current_attempt().remaining
+
+    async def caller(seconds, begins):
+        await asyncio.sleep(begins)
+        if seconds is None:
+            return await search("x")
+        async with rb.Deadline(seconds):
+            return await search("x")
+
+    async def main():
+        return await asyncio.gather(caller(4, 0), caller(later, 1), return_exceptions=True)
+
+    (first, second), seconds = simulated(main)
+    assert isinstance(first, rb.errors.DeadlineExceededError)
+    assert (second, seconds) == (2, 6)
 
 
 def test_with_the_last_deadline_it_is_cancelled():

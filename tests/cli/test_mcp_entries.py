@@ -361,3 +361,11 @@ def test_m07_an_entry_that_can_never_start_is_not_printed(capsys):
     assert err.count("\n") == 1
     assert cli.main([*words, "--allow-plaintext-credentials", "http://host.example/mcp"]) == 0
     assert cli.main([*words, "http://127.0.0.1:9/mcp"]) == 0
+
+
+def test_the_file_of_effects_is_named_from_any_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["mcp", "--print-config", "json", "--effects", "e.db", "https://example.org/mcp"]
+    assert cli.main(words) == 0
+    arguments = json.loads(capsys.readouterr().out)["args"]
+    assert arguments[arguments.index("--effects") + 1] == str(tmp_path / "e.db")

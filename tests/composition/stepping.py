@@ -1,4 +1,7 @@
-"""Cancel a task before the k-th turn of the loop: every place where a user's program can be cancelled, one by one."""
+"""Cancel a task before the k-th turn of the loop: every place where a user's program can be cancelled, one by one.
+
+Only an order of turns has a k-th one, so these runs are first in, first out.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ def sweep(
         turn += step
         blow = Blow(turn, again)
         try:
-            simulate(lambda server, blow=blow: scenario(server, blow))
+            simulate(lambda server, blow=blow: scenario(server, blow), orders="fifo")
         except BaseException as error:
             error.add_note(f"cancelled before turn {turn} of {scenario.__name__}")
             raise

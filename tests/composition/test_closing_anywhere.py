@@ -108,6 +108,7 @@ def test_a_close_before_any_turn_is_complete(bridge, drain, seed):
             if not simulate(
                 lambda server, turn=turn: closed_before(server, turn, drain, BRIDGES[bridge]),
                 seed=seed,
+                orders="fifo",
             ):
                 break
             if turn % 16 == 1:
@@ -155,7 +156,7 @@ class Program:
 
     def run(self) -> bool:
         """Run it and look at what is left."""
-        simulation = Simulation(seed=self.turn)
+        simulation = Simulation(seed=self.turn, orders="fifo")
         try:
             simulation.run(self.main)
         except (asyncio.CancelledError, StopError):

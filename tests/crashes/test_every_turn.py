@@ -139,7 +139,7 @@ def _sweep(monkeypatch, directory):
         folder.mkdir()
         stories.append(Story(folder, at))
         try:
-            Simulation(at).run(stories[-1].main)
+            Simulation(at, orders="fifo").run(stories[-1].main)
         except BaseException as error:
             error.add_note(f"died at turn {at}")
             raise

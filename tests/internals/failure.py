@@ -8,15 +8,15 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.failure",
     {
-        "": "finding redaction secret_shapes",
+        "": "finding is_refusal redaction secret_shapes",
         "accepted_lines": "accepted_line",
+        "contents": "parse_http_date wait_from_headers",
         "exits": "EXITS",
         "extras": "EXTRAS how_to_install needed",
         "finding": "Finding",
         "foreign_words": "example",
         "lookup": "raw_failure",
         "record": "ended Record",
-        "retry_after": "parse_http_date wait_from_headers",
         "statuses": "upgrade_finding",
         "system": "tls_finding",
         "vocabulary": "PROOFS",

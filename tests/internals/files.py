@@ -12,6 +12,7 @@ __getattr__ = lazily(
         "file_changes": "keep_copy remove remove_leftovers replace_atomically set_aside write_all",
         "identity": "identity_at leads_to",
         "owner": "Owner _held",
+        "running": "Process is_running this_process",
         "private_files": "open_private path_of prepare_directory read_private",
     },
 )

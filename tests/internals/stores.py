@@ -9,6 +9,7 @@ __getattr__ = lazily(
     "resilient_bridge.stores",
     {
         "": "effects session_log session_record",
+        "machine_state": "limit_file",
         "redis.known": "Change",
         "redis.url": "without_secrets",
         "redis_state": "circuit",

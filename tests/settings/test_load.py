@@ -370,6 +370,18 @@ def test_a_state_is_a_url_and_shared_by_equal_settings():
         rb.load({"policies": {"a": {**layers, "state": "http://host"}}})
 
 
+def test_a_state_is_a_path_and_written_back(tmp_path):
+    """Adaptive limits of one machine: an absolute path, or one that begins as a path does."""
+    layers = {"adaptive_limit": {}, "state": str(tmp_path / "limits")}
+    policy = rb.load({"policies": {"a": layers}}).policies["a"]
+    assert policy.state == rb.stores.MachineState(tmp_path / "limits")
+    assert rb.settings.dump(policy)["state"] == str(tmp_path / "limits")
+    home = rb.load({"policies": {"a": {**layers, "state": "~/limits"}}}).policies["a"]
+    assert home.state == rb.stores.MachineState("~/limits")
+    with pytest.raises(rb.ConfigError, match=r"policies\.a\.state"):
+        rb.load({"policies": {"a": {**layers, "state": "~/" + 300 * "a"}}})
+
+
 @pytest.mark.parametrize("text", ["12345", "1e5", "true", "0x1f", "00042", "inf"])
 def test_t03_a_text_that_looks_like_a_number_comes_from_the_environment(text):
     """Where a text is wanted, it is the text that was written; where a number is, a number."""

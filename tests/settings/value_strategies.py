@@ -195,6 +195,8 @@ def policies(draw):
     order = kinds if draw(st.booleans()) else [kind for kind in LAYERS if kind in kinds]
     if rb.Fallback in order and rb.Retry in order:
         order = [kind for kind in order if kind is not rb.Fallback]
+    if rb.Fallback in order or rb.Retry in order:  # of which it stands inside, and outside
+        order = [kind for kind in order if kind is not rb.calls.Share]
     order = sorted(order, key=lambda kind: kind.only_innermost)
     return rb.Policy(*(draw(values(kind)) for kind in order), name=draw(st.none() | names))
 

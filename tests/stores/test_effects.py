@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from decimal import Decimal
 
+import httpx
 import pytest
 
 import resilient_bridge as rb
@@ -120,6 +121,28 @@ def test_what_provably_did_not_run_is_not_held(form, effects):
             with pytest.raises(rb.NotExecutedError):
                 form.run(refuse)
     assert len(calls) == 2
+
+
+@each_form
+@pytest.mark.parametrize("status", [504, 503, 429, 408, 200, 401, 404], ids=str)
+def test_a_response_that_a_server_gave_up_with_is_in_doubt(form, effects, status):
+    """One that says 504 says no more than an error does; one that declines, or worked, is an end."""
+    with form.world():
+        calls = []
+
+        def pay(order):
+            calls.append(order)
+            return httpx.Response(status)
+
+        policy = rb.Policy(rb.Retry(attempts=1), rb.AdaptiveLimit())
+        pay = policy(idempotent=False, effects=effects, name="pay")(form.of(pay))
+        assert form.run(pay, "A-7").status_code == status
+        if status in {200, 401, 404}:
+            assert form.run(pay, "A-7").status_code == status
+        else:
+            with pytest.raises(EffectHeldError):
+                form.run(pay, "A-7")
+            assert calls == ["A-7"]
 
 
 def test_a_call_that_is_under_way_holds_an_identical_one(effects):
@@ -249,6 +272,16 @@ def test_a_key_of_the_callers_is_all_that_counts(form, path):
         effects.close()
         assert shop("A-7", 14) == "paid A-7"
     assert shop.paid == [("A-7", 12)]
+
+
+def test_a_key_function_that_raises_is_the_users_and_nothing_was_called():
+    effects, paid = Effects(key={"pay": lambda arguments: arguments["no such"]}), []
+    pay = rb.Policy(rb.Retry())(paid.append, idempotent=False, effects=effects, name="pay")
+    with pytest.raises(KeyError) as caught:
+        pay("A-7")
+    assert "raised by the key of Effects" in caught.value.__notes__[0]
+    assert rb.classify(caught.value).executed is rb.errors.Executed.NO
+    assert paid == []
 
 
 def test_one_call_may_have_a_key(effects):

@@ -117,7 +117,7 @@ def lines_of(tmp_path, lives, door):
 def test_no_effect_happens_twice_wherever_its_process_is_killed(door, verifies, lives, tmp_path):
     """Of one that asks for it, and then of the next one, which finds what the first has left."""
     kills, lines = 0, lines_of(tmp_path, lives, door)
-    for at in some(lines[:: 6 if IS_ALL else 1], 5):
+    for at in some(lines[:: 6 if IS_ALL else 1], 3):
         case = Case(tmp_path / str(at), lives, door, verifies=verifies)
         kills += case.live(stop_at=at) == {"killed": 9}
         assert case.effects <= 1
@@ -125,7 +125,7 @@ def test_no_effect_happens_twice_wherever_its_process_is_killed(door, verifies, 
             kills += case.live(stop_at=at * 7 % len(lines)) == {"killed": 9}
         case.judge(case.ask_again(), at)
     logging.getLogger(__name__).info("%s, verify %s: %s kills", door, verifies, kills)
-    assert kills >= 5
+    assert kills >= 3
 
 
 @pytest.mark.requirement("X15")
@@ -133,7 +133,7 @@ def test_no_effect_happens_twice_wherever_its_process_is_killed(door, verifies, 
 @pytest.mark.parametrize("door", DOORS)
 def test_a_second_process_makes_no_second_effect(door, verifies, lives, tmp_path):
     """The first is alive and stopped; then it goes on to its end, which is a kill."""
-    for at in some(lines_of(tmp_path, lives, door)[:: 30 if IS_ALL else 1], 2):
+    for at in some(lines_of(tmp_path, lives, door)[:: 30 if IS_ALL else 1], 1):
         case = Case(tmp_path / str(at), lives, door, verifies=verifies)
         first = case.live(stop_at=at, stop="stop")
         second = case.live()

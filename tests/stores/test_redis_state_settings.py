@@ -152,7 +152,7 @@ def test_what_cannot_share_is_refused(state):
     """A url, a class, a store of messages."""
     message = refusal(lambda: rb.Policy(rb.Breaker(), state=state))
     assert message.startswith(
-        "Policy.state: wanted a RedisState, or None for circuits and budgets of this process"
+        "Policy.state: wanted a RedisState, a MachineState, or None for the state of this process"
     )
 
 

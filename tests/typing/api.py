@@ -258,3 +258,27 @@ assert_type(looked_up("x"), int)
 assert_type(
     [problem.line for problem in rb.ConfigError(rb.classify(OSError())).problems], list[int | None]
 )
+
+
+# ---- effects --------------------------------------------------------------------------------------
+
+
+def find_payment(call: rb.stores.DoubtfulCall) -> object:
+    """Say what became of a call in doubt."""
+    assert_type(call.name, str)
+    assert_type(call.key, str | None)
+    return rb.stores.Ran("paid") if call.arguments["order"] else rb.stores.NOT_RUN
+
+
+with rb.stores.Effects("effects.db", verify={"pay": find_payment}, ignore=["trace_id"]) as effects:
+    assert_type(effects, rb.stores.Effects)
+
+    @rb.resilient(idempotent=False, effects=effects)
+    def pay(order: str) -> int:
+        """An effect."""
+        return len(order)
+
+    with effects.calling(key="A-7", again=True):
+        assert_type(pay("A-7"), int)
+
+rb.agent.Toolbox(effects=effects)

@@ -394,3 +394,32 @@ def tests() -> list[rb.events.Event]:
     with rb.testing.disabled():
         create("x")
     return seen
+
+
+# ---- a second request, and a call that several callers share -------------------------------------
+
+
+def by_tenant(tenant: str, query: str) -> tuple[str, str]:
+    return tenant, query
+
+
+raced = rb.Policy(
+    rb.Deadline(30),
+    rb.calls.Share(key=by_tenant, stale_for="5m", fresh_for=timedelta(seconds=1), most=100),
+    rb.calls.Hedge(timedelta(seconds=2), most=2, budget=0.02),
+)
+
+
+@raced(idempotent=True)
+async def found(tenant: str, query: str) -> list[str]:
+    return [tenant, query]
+
+
+async def shared_answer() -> None:
+    assert_type(await found("acme", "news"), list[str])
+    answer = rb.calls.current_answer()
+    assert_type(answer, rb.calls.Answer | None)
+    if answer is not None:
+        assert_type(
+            (answer.stale, answer.age, answer.failure), tuple[bool, float, rb.Failure | None]
+        )

@@ -100,3 +100,8 @@ async def tests(server: rb.testing.BridgeServer, proxy: rb.testing.FaultProxy) -
 
 
 print(rb.BridgeClinet)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+
+# Effects: an object, and functions of a call.
+rb.agent.Toolbox(effects="effects.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.resilient(idempotent=False, effects="effects.db")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+rb.stores.Effects(hold=b"10")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -85,7 +85,7 @@ def _positional(make, path, values):
         *_by_keyword(Breaker, "slow_after", [*BAD_SECONDS, 0]),
         *_by_keyword(Breaker, "lease", [*BAD_SECONDS, 0, None]),
         *_by_keyword(Breaker, "key", ["", 5, True]),
-        *_by_keyword(Bulkhead, "queue", [-1, 1.0, True, "1", None], 1),
+        *_by_keyword(Bulkhead, "queue", [-1, 1.0, True, "1"], 1),
         *_by_keyword(Bulkhead, "max_wait", BAD_SECONDS, 1),
         *_by_keyword(Bulkhead, "key", ["", 5], 1),
         *_by_keyword(RateLimit, "per", [*BAD_SECONDS, 0, None], 1),

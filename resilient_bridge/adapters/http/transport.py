@@ -113,7 +113,8 @@ class HTTPTransport(_Bases):
         with httpx.Client(transport=rb.HTTPTransport()) as client:
             ...
 
-    For `Client` and `AsyncClient` of httpx and httpx2. The default `policy` is `rb.resilient`; of a
+    For `Client` and `AsyncClient` of httpx and httpx2. The default `policy` is `rb.resilient`
+    with an AdaptiveLimit: a refusal (429, 503, 529) costs a call time, and no attempt. Of a
     BridgePolicy its `calls` are used. `inner` is the transport below; without one it is what the
     library would have made, with the proxies of the environment (`HTTP_PROXY`, `NO_PROXY` …) and
     with `verify`, `cert`, `http2`, `proxy`, `limits` and `trust_env`, which mean what they mean for

@@ -61,7 +61,8 @@ def wrap(
     It has the same static type, and passes the same `isinstance` checks. For the clients of openai,
     anthropic and google-genai, and for those of httpx and httpx2; for any other object `methods`
     names the methods, with a Policy each if it is a mapping. The default `policy` is the
-    recommended one.
+    recommended one; that of an SDK or of an HTTP client has an AdaptiveLimit: a refusal (429, 503,
+    529) costs a call time, and no attempt.
 
     A client of httpx or httpx2 gets an HTTPTransport over its own transport and over those of its
     proxies and mounts, with the client's own `verify=`, `http2=` and `limits=`. What is repeated is

@@ -69,6 +69,8 @@ class CallEffects:
         try:
             return self._admit(call, session, now, is_durable=is_durable)
         except (StoreError, ConfigError) as error:
+            if not is_durable:  # there are a thousand doubts already: no other call waits for them
+                return Admitted.SENT
             return outcomes.unreadable(call.name, error.failure.message)
 
     def _admit(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from ...failure import Executed, classify, mapping_of, redact
-from ...failure.retry_after import wait_from_headers
+from ...failure.contents import wait_from_headers
 from ...failure.rpc import is_session_unknown
 from ...failure.statuses import is_server_away, status_finding
 from ...protocol.policies.losses import may_be_a_portal

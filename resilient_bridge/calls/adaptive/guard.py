@@ -19,12 +19,11 @@ from ...failure import (
     Executed,
     Failure,
     ThrottledError,
-    config_error,
     is_refusal,
     number_in,
     quota_wait,
 )
-from ...failure.what import is_function, matches_safely
+from ...failure.what import matches_safely
 from ...telemetry import emit
 from ...telemetry.hub import HUB
 from ...transports.event_loop import running_loop
@@ -90,14 +89,14 @@ class AdaptiveGuard(Guard):
 
     __slots__ = ("layer", "may_wait")
 
-    def __init__(self, layer: AdaptiveLimit) -> None:
+    def __init__(self, layer: AdaptiveLimit, is_shared: bool = False) -> None:
         self.layer = layer
-        # A function of the arguments needs them before the call, which only the long path has. The
-        # short path is not taken while a limit is in force.
-        self.may_wait = is_function(layer.key) or layer.start is not None  # type: ignore[misc]
+        # The short path is not taken while a limit is in force, of which another process may know.
+        self.may_wait = is_shared or layer.start is not None  # type: ignore[misc]
 
     def enter(self, attempt: CallFrame) -> Wait | None:
-        limits: Limits = attempt.operation.limits  # type: ignore[union-attr]
+        operation: Any = attempt.operation
+        limits: Limits = operation.limits
         # Nearly every call: nothing is limited.
         if not (limits.by_key or self.may_wait) and limits.clock is attempt.world.monotonic:
             limits.flying[attempt] = self
@@ -118,12 +117,13 @@ class AdaptiveGuard(Guard):
         if call is None or call.limit is not limit:
             call = Call(now, limit)
         if limits.enter(limit, call, now):
-            self._settle(limits, attempt, call, now)
+            self.settle(limits, attempt, call, now)
             return None
         return _Turn(self, limits, attempt, call)
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
-        limits: Limits = attempt.operation.limits  # type: ignore[union-attr]
+        operation: Any = attempt.operation
+        limits: Limits = operation.limits
         if (
             error is None
             and not limits.by_key
@@ -219,22 +219,15 @@ class AdaptiveGuard(Guard):
 
     def _key(self, attempt: CallFrame) -> Hashable:
         """Return the key of the limit of a call."""
-        by = self.layer.key
-        arguments = (attempt.first or attempt).arguments
-        if isinstance(by, str) or arguments is None:
-            return _ALL
-        args, kwargs = arguments
-        if by is not None:
-            key = by(*args, **kwargs)
-            try:
-                hash(key)
-            except TypeError:
-                wanted = "something hashable from the function, such as a text"
-                raise config_error("AdaptiveLimit.key", wanted, key) from None
-            return (None, key)
         operation: Any = attempt.operation
+        arguments = (attempt.first or attempt).arguments
         limited_by = operation.states.limited_by
-        return _ALL if limited_by is None else limited_by(args, kwargs)
+        key: Hashable = _ALL
+        if operation.limit_key is not None:
+            key = operation.limit_key
+        elif not (isinstance(self.layer.key, str) or arguments is None or limited_by is None):
+            key = limited_by(*arguments)
+        return key
 
     def _flying(self, limits: Limits, key: Hashable) -> int:
         """Return how many calls of this key are in flight without a place."""
@@ -243,7 +236,7 @@ class AdaptiveGuard(Guard):
 
     # ---- a place --------------------------------------------------------------------------------
 
-    def _settle(self, limits: Limits, attempt: CallFrame, call: Call, now: float) -> None:
+    def settle(self, limits: Limits, attempt: CallFrame, call: Call, now: float) -> None:
         """Keep the place, or raise the error of a call whose wait has ended without one."""
         if call.ended == "admitted":
             attempt.limit_permit = call
@@ -435,7 +428,7 @@ class _Turn:
         now = self._attempt.world.monotonic()
         (self._attempt.first or self._attempt).waited += now - began
         self._call.wake = None
-        self._guard._settle(self._limits, self._attempt, self._call, now)  # noqa: SLF001 -- of its own guard
+        self._guard.settle(self._limits, self._attempt, self._call, now)
 
 
 def _begin_anew() -> None:

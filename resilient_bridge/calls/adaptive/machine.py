@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from bisect import insort
 from itertools import count
-from math import inf
+from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
 
 # ---- constants, in seconds unless they say otherwise; chosen by bench/quota.py -------------------
@@ -184,8 +185,9 @@ class Machine:
             self.running -= 1
             self._rest(now)
 
-    def began_with_calls(self) -> None:
-        """Note that calls are in flight that began before there was a limit."""
+    def began_with_calls(self, number: int) -> None:
+        """Note that so many calls are in flight that began before there was a limit."""
+        self.earlier += number
         self._idle_from = None
 
     def earlier_ended(self, now: float) -> None:
@@ -352,6 +354,39 @@ class Machine:
             ticket.ended = how
         return tickets
 
+    # ---- shared between processes ---------------------------------------------------------------
+
+    def numbers(self) -> tuple[float, ...]:
+        """Return what was learnt, for another process: all but its calls, and the settings."""
+        trial = self._trial
+        return (
+            *[float(getattr(self, name)) for name in _LEARNT],
+            nan if self._idle_from is None else self._idle_from,
+            *((nan, 0, 0, 0) if trial is None else trial.numbers()),
+            *self._acks,
+        )
+
+    def take(self, numbers: Sequence[float]) -> None:
+        """Replace what was learnt by the `numbers` of another process."""
+        for (name, kind), number in zip(_LEARNT.items(), numbers, strict=False):
+            setattr(self, name, kind(number))
+        self.at_once = min(max(self.at_once, self.least), self.most)
+        idle_from, *trial = numbers[len(_LEARNT) : len(_LEARNT) + 5]
+        self._idle_from = None if isnan(idle_from) else idle_from
+        self._trial = None
+        if not isnan(trial[0]):
+            self._trial = _Trial(trial[0], trial[2], trial[3])
+            self._trial.calls = int(trial[1])
+        self._acks = list(numbers[len(_LEARNT) + 5 :])
+
+    def recount(self, running: int, earlier: int, now: float) -> None:
+        """Take these for the calls in flight of all processes."""
+        self.running, self.earlier = running, earlier
+        if self.is_idle and self._idle_from is None:
+            self._idle_from = now
+        elif not self.is_idle and self._idle_from is not None:
+            self._idle_sum, self._idle_from = self._idle(now), None
+
     # ---- the two numbers ------------------------------------------------------------------------
 
     def _grow(self, by: float, now: float) -> None:
@@ -428,3 +463,17 @@ class _Trial:
         self.rate = rate
         self.worth = worth
         self.calls = 0
+
+    def numbers(self) -> tuple[float, ...]:
+        """Return it for another process."""
+        return self.began, self.calls, self.rate, self.worth
+
+
+_LEARNT: Final[dict[str, type[float | int]]] = {
+    **dict.fromkeys(("at_once", "spacing", "opens_at", "refused_at", "succeeded_at"), float),
+    **dict.fromkeys(("_starts_at", "_cut_at", "_grew_at", "_grows_from"), float),
+    **dict.fromkeys(("_duration", "_worst", "_idle_sum", "_idle_then"), float),
+    **dict.fromkeys(("refused", "_strikes", "_known", "_hits", "_needs"), int),
+    **dict.fromkeys(("is_exhausted", "_is_fresh"), bool),
+}
+"""What a limit has learnt, in the order in which other processes read it."""

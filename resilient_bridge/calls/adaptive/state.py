@@ -13,20 +13,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from weakref import WeakSet
 
 from ...locks import new_rlock
-from ..registry import InUse, Sort
+from ..registry import shown
 from .machine import FORGOTTEN_AFTER, Machine, Ticket
 
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
+    from contextlib import AbstractContextManager
 
     from ...failure import Failure
-    from ..registry import States
     from .value import AdaptiveLimit
 
 
@@ -86,9 +86,13 @@ class Limits:
                 self.clock = clock
                 return self
             if self._other is None or self._other.clock is not clock:
-                self._other = Limits(self.key, self.settings)
+                self._other = self._twin()
                 self._other.clock = clock
             return self._other
+
+    def _twin(self) -> Limits:
+        """Return limits of the same owner, for another clock."""
+        return Limits(self.key, self.settings)
 
     def configure(self, settings: AdaptiveLimit) -> None:
         """Apply other numbers; what was learnt stays."""
@@ -124,7 +128,7 @@ class Limits:
 
         If not, it is not in the queue yet: the short path of the engine takes no wait.
         """
-        with self._lock:
+        with self._held(limit, now):
             limit.join(ticket, now)
             over = limit.step(now)
             if not ticket.ended:
@@ -134,7 +138,7 @@ class Limits:
 
     def join(self, limit: Limit, ticket: Ticket, now: float) -> None:
         """Wait in the queue."""
-        with self._lock:
+        with self._held(limit, now):
             limit.join(ticket, now)
 
     def advance(self, limit: Limit, now: float, asking: Ticket | None = None) -> float:
@@ -143,7 +147,7 @@ class Limits:
         The first two of the queue watch the time: they are woken if they have to watch another one,
         unless it is the one that is `asking`.
         """
-        with self._lock:
+        with self._held(limit, now):
             over = limit.step(now)
             at = limit.next_at(now)
             first = limit.queue[:WATCH]
@@ -157,7 +161,7 @@ class Limits:
 
     def leave(self, limit: Limit, ticket: Ticket, now: float) -> None:
         """Stop waiting, or give a permit back unused."""
-        with self._lock:
+        with self._held(limit, now):
             limit.leave(ticket, now)
         self.advance(limit, now)
 
@@ -168,7 +172,7 @@ class Limits:
 
         Return what has changed.
         """
-        with self._lock:
+        with self._held(limit, now):
             was_exhausted = limit.is_exhausted
             if not ticket.has_permit:
                 limit.earlier_ended(now)
@@ -178,7 +182,7 @@ class Limits:
 
     def released(self, limit: Limit, ticket: Ticket, now: float) -> None:
         """Give a permit back after an end that says nothing about the limit."""
-        with self._lock:
+        with self._held(limit, now):
             if not ticket.has_permit:
                 limit.earlier_ended(now)
             limit.released(ticket, now)
@@ -194,7 +198,7 @@ class Limits:
         rng: random.Random,
     ) -> Change:
         """Count a refusal, give the permit back, and shut the door; return what has changed."""
-        with self._lock:
+        with self._held(limit, now):
             before = limit.at_once, limit.spacing
             is_first, was_exhausted = not limit.refused, limit.is_exhausted
             if not ticket.has_permit:
@@ -202,11 +206,12 @@ class Limits:
             limit.last = failure
             others = self._others(limit, now)
             limit.refuse(ticket, now, wait, rng, bool(others))
-            if limit.is_starved:
-                for other in others:
-                    other.make_room(now)
+            starved = others if limit.is_starved else ()
             self.until = now + FORGOTTEN_AFTER
             is_lowered = (limit.at_once, limit.spacing) != before
+        for other in starved:
+            with self._held(other, now):
+                other.make_room(now)
         self.advance(limit, now)
         if limit.is_exhausted and not was_exhausted:
             return "exhausted"
@@ -214,7 +219,7 @@ class Limits:
 
     def heard(self, limit: Limit, wait: float, now: float) -> None:
         """Shut the door for so long, because a header says that nothing is left until then."""
-        with self._lock:
+        with self._held(limit, now):
             limit.heard(wait, now)
 
     def first_refused(self, key: Hashable, in_flight: int, now: float) -> Limit:
@@ -223,8 +228,8 @@ class Limits:
             limit = self.by_key.get(key)
             if limit is None or limit.is_unused(now):
                 limit = self._made(key, in_flight / 2, now)
-                limit.earlier = in_flight
-                limit.began_with_calls()
+                with self._held(limit, now):
+                    limit.began_with_calls(in_flight)
             return limit
 
     def _made(self, key: Hashable, at_once: float, now: float) -> Limit:
@@ -233,8 +238,15 @@ class Limits:
             dropped = next(unused, None)
             if dropped is not None:
                 del self.by_key[dropped]
-        limit = self.by_key[key] = Limit(key, at_once, now, self.settings)
+        limit = self.by_key[key] = self._new(key, at_once, now)
         return limit
+
+    def _new(self, key: Hashable, at_once: float, now: float) -> Limit:
+        return Limit(key, at_once, now, self.settings)
+
+    def _held(self, limit: Limit, now: float) -> AbstractContextManager[object]:  # noqa: ARG002 -- of limits that processes share
+        """Hold the limit for this thread alone; and for this process, if others share it."""
+        return self._lock
 
     def _forget(self, now: float) -> None:
         """Drop what is forgotten, so that calls of other keys need not ask for theirs."""
@@ -266,8 +278,8 @@ class Limits:
 
     def name_of(self, key: Hashable) -> str:
         """Return the name of the limit of a key: that of its owner, and what the key adds to it."""
-        words = key if isinstance(key, tuple) else (key,)
-        more = " ".join(str(word) for word in words if word not in ("", None))
+        words = cast("tuple[object, ...]", key) if isinstance(key, tuple) else (key,)
+        more = " ".join(shown(word) for word in words if word not in ("", None))
         return f"{self.key} {more}" if more else self.key
 
     def begin_anew(self) -> None:
@@ -278,28 +290,8 @@ class Limits:
 
 def _credential(key: Hashable) -> Hashable:
     """Return the part of a key that names the credential: the first, where an owner has such keys."""
-    return key[0] if isinstance(key, tuple) and key else None
+    return cast("tuple[Hashable, ...]", key)[0] if isinstance(key, tuple) and key else None
 
 
 MADE: Final[WeakSet[Limits]] = WeakSet()
 """The limits of every owner in this process."""
-
-_OF_OWNERS: Final = InUse[Limits]()
-NAMED: Final = Sort[Limits, "AdaptiveLimit"]("adaptive limit", Limits)
-"""Those with a name, which several policies share."""
-
-
-def limits_of(states: States, settings: AdaptiveLimit) -> Limits:
-    """Return the limits of an owner, or those of the name in the settings, with these numbers."""
-    if isinstance(settings.key, str):
-        return states.state(NAMED, settings)
-
-    def make() -> Limits:
-        return Limits(states.name, settings)
-
-    def shared() -> Limits:
-        return _OF_OWNERS.of(states.name, make)
-
-    limits = states.owned("adaptive limit", shared if states.shares_pause else make)
-    limits.configure(settings)
-    return limits

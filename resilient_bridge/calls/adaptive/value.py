@@ -71,6 +71,7 @@ class AdaptiveLimit(Layer):
         "AdaptiveLimit inside of Retry: outside, a call would keep its place while it waits"
     )
     has_local_state: ClassVar[bool] = True
+    is_keyed: ClassVar[bool] = True
 
     start: int | None = attrs.field(default=None, validator=optional(count))
     most: int | None = attrs.field(default=None, validator=optional(count))

@@ -102,12 +102,13 @@ class _Further:
     The task of a stream goes on after the answer, which has the first item.
     """
 
-    __slots__ = ("answer", "failure", "frame", "task")
+    __slots__ = ("answer", "failure", "frame", "holds", "task")
 
     def __init__(self, frame: CallFrame, answer: asyncio.Future[Any]) -> None:
         self.frame = frame
         self.failure: Failure | None = None
         self.answer = answer
+        self.holds = True  # what the limits around it have admitted it with
         self.task: asyncio.Task[Any] | None = None
 
     @property
@@ -182,6 +183,7 @@ class _Race:
             return result
         finally:
             self._stop()
+            self.task = None  # it holds the error, which holds a frame that holds this
             error = failure = None  # an error must not be held by a frame that it holds
 
     # ---- further requests -----------------------------------------------------------------------
@@ -236,7 +238,7 @@ class _Race:
 
     def _has_ended(self, request: _Further, answer: asyncio.Future[Any]) -> None:
         """Give back what a further request held; end the race if that is what it did."""
-        self.racing.leave(request.frame, request.failure)
+        self._give_back(request)
         ends = not answer.cancelled() and (request.failure is None or not request.failure.retryable)
         if self.is_over or self.winner is not None:
             return
@@ -326,6 +328,10 @@ class _Race:
             pending = [task for task in pending if not task.done()]
         try:
             for each in self.further:
+                # the callbacks that do this may come later than the end of the task
+                each.answer.cancel()
+                self._give_back(each)
+            for each in self.further:
                 answer = each.answer
                 if each is not winner and not answer.cancelled() and answer.exception() is None:
                     await self.discarded(answer.result())
@@ -377,6 +383,12 @@ class _Race:
                 seconds=self._seconds(),
             )
         )
+
+    def _give_back(self, request: _Further) -> None:
+        """Give back what a further request holds, once."""
+        if request.holds:
+            request.holds = False
+            self.racing.leave(request.frame, request.failure)
 
     # ---- smaller questions ----------------------------------------------------------------------
 

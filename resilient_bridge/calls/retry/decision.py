@@ -254,3 +254,15 @@ def _server_wait(retry: Retry, retry_after: float, rng: random.Random) -> float:
     if is_exact:
         return retry_after
     return min(retry_after + rng.random() * retry_after * _HINT_SPREAD, retry.max_retry_after)
+
+
+def calls_for(retry: Retry, failure: Failure) -> object:
+    """Return the most calls that a Retry makes for a failure: a number, or tenacity's stop.
+
+    None if it does not repeat such a failure.
+    """
+    found = match(retry, failure)
+    if not found.is_repeatable:
+        return None
+    rule = counter(found.rule)
+    return retry.attempts if rule is None else rule.attempts

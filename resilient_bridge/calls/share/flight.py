@@ -7,6 +7,7 @@ one of them (a tenant, a span, an attempt) is seen by what answers all of them.
 Rules:
 
 - The call is cancelled with its last caller, which waits until it has ended.
+- No call waits for one that waits for it, however many are between them: it is made then.
 - Nothing is aliased: what is cached is never handed out, each caller gets a copy. An answer that
   cannot be copied, or has to be closed, is refused.
 - Only a success is cached. Only where a repeat could help, an old answer takes the place of a failure.
@@ -19,7 +20,7 @@ from asyncio import CancelledError
 from contextlib import suppress
 from contextvars import Context, ContextVar
 from copy import copy, deepcopy
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import attrs
 
@@ -93,15 +94,22 @@ def current_answer() -> Answer | None:
 class Flight:
     """One call under way: its task, its context, how many callers it has, their longest deadline."""
 
-    __slots__ = ("boundary", "callers", "context", "is_cancelling", "task")
+    __slots__ = ("awaited", "boundary", "callers", "context", "is_cancelling", "task")
 
     def __init__(self, caller: CallFrame) -> None:
         self.callers = 0
+        self.awaited: list[Flight] = []  # what it waits for itself
         self.is_cancelling = False  # by its last caller, which waits for its end
         self.boundary = new_frame(None, None, caller.world, caller.started, caller.deadline_at)
+        # Inside of a call that holds a permit of an adaptive limit none of that limit is waited for.
+        around: CallFrame | None = caller
+        while around is not None and self.boundary.limit_permit is None:
+            self.boundary.limit_permit = around.limit_permit
+            around = enclosing(around)
         self.context = Context()
         self.context.run(WORLD.set, WORLD.get())
         self.context.run(CURRENT.set, self.boundary)
+        self.context.run(_AROUND.set, self)
         self.task: asyncio.Task[Any]
 
     @property
@@ -109,12 +117,17 @@ class Flight:
         """Whether a caller may join: it has not ended, and is not about to be cancelled."""
         return self.callers > 0 and not (self.is_cancelling or self.task.done())
 
-    def contains(self, caller: CallFrame) -> bool:
-        """Return whether a caller is part of this call itself."""
-        frame: CallFrame | None = caller
-        while frame is not None and frame is not self.boundary:
-            frame = enclosing(frame)
-        return frame is not None
+    def waits_for(self, other: Flight) -> bool:
+        """Return whether it cannot end before the other one does."""
+        pending, seen = [self], set[int]()
+        while pending:
+            flight = pending.pop()
+            if flight is other:
+                return True
+            if id(flight) not in seen:
+                seen.add(id(flight))
+                pending += flight.awaited
+        return False
 
     def join(self, deadline_at: float | None) -> None:
         """Count a caller; the call may take as long as the one with the most time."""
@@ -125,17 +138,16 @@ class Flight:
         # Each attempt under way has a copy of the deadline that it inherited.
         frame: CallFrame | None = self.context.get(CURRENT)
         while frame is not None:
-            for each in (frame, frame.first):
-                if each is not None and each.deadline_at == before:
-                    each.deadline_at = deadline_at
-            frame = enclosing(frame)
+            frame.extend(before, deadline_at)
+            frame = frame.around or enclosing(frame)
         self.boundary.deadline_at = deadline_at
 
     def leave(self) -> None:
         """Count a caller that is done with it."""
         self.callers -= 1
         if self.callers == 0:
-            del self.task  # it holds an error, which holds a frame that holds this
+            # One holds an error, which holds a frame that holds this; the other holds this itself.
+            del self.task, self.context
 
     async def ended(self) -> None:
         """Wait for the end of the call, as one of its callers; the last one cancels it."""
@@ -149,6 +161,9 @@ class Flight:
                     with suppress(CancelledError):
                         await asyncio.wait([self.task])
             raise
+
+
+_AROUND: ContextVar[Flight | None] = ContextVar("resilient_bridge.shared_call", default=None)
 
 
 class Sharing:
@@ -206,8 +221,9 @@ class _Call:
         loop = running_loop("Share")
         slot = loop, world.monotonic, key
         flight: Flight | None = self.answers.flights.get(slot)
-        if flight is not None and flight.contains(frame):
-            return await self.function(*args, **kwargs)  # it would wait for itself
+        around = _AROUND.get()
+        if flight is not None and around is not None and flight.waits_for(around):
+            return await self.function(*args, **kwargs)  # both would wait for ever
         joins = flight is not None and flight.is_open
         if flight is None or not joins:
             # listed before it starts: a task may run at once
@@ -216,10 +232,13 @@ class _Call:
                 self._flown(slot, flight, args, kwargs), context=flight.context, name="share"
             )
         flight.join(frame.deadline_at)
+        awaited = [] if around is None else around.awaited
+        awaited.append(flight)
         try:
             await flight.ended()
             return self._landed(flight, frame, key, joins=joins)
         finally:
+            awaited.remove(flight)
             flight.leave()
 
     async def _flown(
@@ -247,8 +266,9 @@ class _Call:
         if type(result) in _IMMUTABLE:
             return result
         wanted = "an answer that can be copied: each caller gets one of its own"
+        kind = cast("Any", type(result))
         for mark in ("__next__", "__anext__", "__await__", "aclose", "close"):
-            if hasattr(type(result), mark):
+            if hasattr(kind, mark):
                 raise self._refusal(wanted, result)
         try:
             return deepcopy(result)
@@ -272,25 +292,34 @@ class _Call:
         task = flight.task
         if task.cancelled():
             raise CancelledError
-        error, failure = task.exception(), None
+        error, failure, now = task.exception(), None, frame.world.monotonic()
         try:
             if error is None:
                 cached: Cached = task.result()
                 failure = self._failure_of(cached.answer)
-            elif isinstance(error, Exception):
-                failure = failure_or_none(error)
-            if failure is not None and (failure.retryable or isinstance(error, RejectedError)):
-                now = frame.world.monotonic()
-                old = self.answers.find(key, self.layer.stale_for, now, frame.world.monotonic)
-                if old is not None:
-                    return self._answered(old, now - old.at, "stale", failure)
-            if error is None:
-                age = frame.world.monotonic() - cached.at
-                return self._answered(cached, age, "joined" if joins else "", None)
-            raise self._own(error, flight, frame, is_first=not joins)
+                old = self._instead(failure, key, frame)
+                if old is None:
+                    return self._answered(cached, now - cached.at, "joined" if joins else "", None)
+            else:
+                failure = failure_or_none(error) if isinstance(error, Exception) else None
+                old = self._instead(
+                    failure, key, frame, is_rejected=isinstance(error, RejectedError)
+                )
+                if old is None:
+                    raise self._own(error, flight, frame, is_first=not joins)
+            return self._answered(old, now - old.at, "stale", failure)
         finally:
             del task  # an error must not be held by a frame that it holds
             error = failure = None
+
+    def _instead(
+        self, failure: Failure | None, key: object, frame: CallFrame, *, is_rejected: bool = False
+    ) -> Cached | None:
+        """Return the old answer that takes the place of a failure that passes; None for none."""
+        if failure is None or not (failure.retryable or is_rejected):
+            return None
+        monotonic = frame.world.monotonic
+        return self.answers.find(key, self.layer.stale_for, monotonic(), monotonic)
 
     def _answered(self, cached: Cached, age: float, how: Any, failure: Failure | None) -> Any:
         """Return a caller's copy of an answer, and say where it comes from."""

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _OWN: Final = frozenset(
     {
         *("around", "bounded_since", "deadline_at", "is_bounded", "limit", "timed", "timers"),
-        *("idempotency_key", "is_over", "remaining", "token_of_context", "view"),
+        *("extend", "idempotency_key", "is_over", "remaining", "seconds"),
+        *("token_of_context", "view"),
         *("__class__", "__dict__"),
     }
 )
@@ -45,13 +46,25 @@ class _Run:
 class BlockFrame(CallFrame):
     """The attempt, or boundary, in which a block runs, with the block's deadline."""
 
-    __slots__ = ("around", "limit", "timed", "timers", "token_of_context")
+    __slots__ = ("around", "limit", "seconds", "timed", "timers", "token_of_context")
 
     around: CallFrame | None  # the attempt; None only while it is made
     limit: object  # the Deadline
+    seconds: float  # its own
     timed: _Run
     timers: Timers | None  # of an async block
     token_of_context: Token[CallFrame]
+
+    def extend(self, before: float, deadline_at: float | None) -> None:
+        """Move a deadline that was inherited, up to the block's own."""
+        if self.bounded_since is not None or self.deadline_at != before:
+            return
+        own = self.timed.started + self.seconds
+        if deadline_at is None or own <= deadline_at:
+            deadline_at, self.bounded_since = own, self.timed.started
+        self.deadline_at = deadline_at
+        if self.timers is not None:
+            self.timers.postpone(self.timed, deadline_at - before)
 
     def __getattribute__(self, name: str) -> Any:
         if name in _OWN:
@@ -83,6 +96,7 @@ def enter(limit: object, seconds: float, *, is_async: bool) -> None:
         raise late()
     frame = BlockFrame()
     frame.around, frame.limit, frame.timed, frame.timers = around, limit, _Run(now), None
+    frame.seconds = seconds
     frame.is_bounded, frame.view = True, None
     is_shortest = inherited is None or now + seconds <= inherited
     frame.deadline_at = now + seconds if is_shortest else inherited
@@ -109,10 +123,10 @@ def leave(limit: object, error: BaseException | None) -> None:
         timers, is_late = frame.timers, False
         if timers is not None:
             is_late = timers.leave(frame.timed, error)
-            if frame.bounded_since is None:
+            if timers.seconds < frame.seconds:  # for what is left of another deadline, so its alone
                 timers.close()
         if is_late and frame.bounded_since is not None:
-            raise too_late(timers.seconds if timers else 0.0, Executed.MAYBE, error)
+            raise too_late(frame.seconds, Executed.MAYBE, error)
         if is_late:
             passed = deadline_passed(frame)
             passed.__cause__ = error

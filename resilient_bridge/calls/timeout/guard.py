@@ -142,6 +142,14 @@ class Timers:
         if not queue.is_armed:
             queue.arm(loop, now)
 
+    def postpone(self, attempt: Timed, seconds: float) -> None:
+        """Let an attempt that has these timers alone run for so much longer."""
+        for queue in self._all():
+            if (entry := queue.entries.get(attempt)) is not None:
+                when, task, cancelled_before = entry
+                queue.entries[attempt] = when + seconds, task, cancelled_before
+                queue.rearm()
+
     def leave(self, attempt: Timed, error: BaseException | None) -> bool:
         """End the attempt; return whether `error` is the timer's own cancellation."""
         queue = self._queue

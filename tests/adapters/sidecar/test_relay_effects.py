@@ -123,6 +123,20 @@ def test_without_a_file_what_is_destructive_is_held_for_ten_minutes():
     assert shop.made("wipe") == 2
 
 
+def test_without_a_file_other_calls_pass_however_many_are_in_doubt():
+    """A thousand fit into memory; those are held, and no other call is."""
+    ledger = Effects()
+    shop = Shop(ledger)
+    for number in range(1_001):
+        shop.client.ask(number + 10_000, "tools/call", {"name": "pay", "arguments": {"n": number}})
+        shop.client.tell("notifications/cancelled", {"requestId": number + 10_000})
+    assert len(ledger.rows) == 1_000
+    before = shop.made()
+    shop.ask({"order": "A-8"})
+    assert shop.made() == before + 1
+    assert outcome(shop.client.answer(shop.ask({"n": 5}))) == "unknown"
+
+
 def test_a_call_that_its_client_cancelled_is_in_doubt():
     shop = Shop(Effects())
     number = shop.ask()

@@ -88,6 +88,8 @@ class Judge:
     """Phases that must not run twice: after a death in one of them a person is asked."""
     lost: str = ""
     phases: set[str] = attrs.field(factory=set)
+    without: object = None
+    """The content of the file that was without its journal last."""
     is_forgotten: bool = False
     """Both copies were gone at some time, so that a run began anew and could not know it."""
 
@@ -106,7 +108,10 @@ class Judge:
         elif not file.is_sound or state is None:
             state, lost = self._instead(file, backup)
         elif file.is_without:
-            lost = "what was recorded after"
+            lost, self.without = "what was recorded after", file.document
+        elif file.is_complete and self.lost and self.without == file.document:
+            # a bit of its journal was flipped back before anybody wrote: it is there again
+            self.lost = ""
         if lost:  # with the state, its warnings are lost
             self.lost, self.phases = lost, set()
         if state is not None and (state.status is not WorkflowStatus.HALTED or resumes):

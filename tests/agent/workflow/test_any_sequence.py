@@ -169,6 +169,12 @@ LIVES = st.lists(st.tuples(st.integers(1, 60), HARMS), max_size=6)
 @example(
     lives=[(20, []), (31, [("state.json", "remove")]), (1, [])]
 )  # dies after a backup was used, before the first save
+@example(
+    lives=[
+        (6, [("state.json.journal", "remove"), ("state.json.journal.bak", "flip")]),
+        (1, [("state.json.journal.bak", "flip")]),
+    ]
+)  # the journal is damaged, and whole again
 def test_any_sequence_of_crashes_and_damage(world, lives):
     """The state is readable after each life; at most one of completed and halted; what must not run twice does so only by a person's word.
 

@@ -1,0 +1,1 @@
+"""Adaptive limits that all processes of one machine share through a file."""
