@@ -112,6 +112,10 @@ class Inbound:
                 self._look_back(message)
             # a message older than what we remember must not displace anything remembered
             if message.maybe_duplicate:
+                if self.watermark.is_used_up(key):
+                    self.duplicates += 1
+                    return
+                self.watermark.pass_by(key)
                 self._put(message, len(text), None)
             else:
                 self.accept(key, message, text, now.mono)

@@ -71,7 +71,8 @@ def order_of(
         if item.key is None or not item.counts:
             continue
         if item.key in watermark or watermark.is_used_up(item.key):
-            is_known_before = True
+            # what may have been forgotten before may stand before other forgotten messages
+            is_known_before |= item.key not in watermark.passed_by
         elif item.key not in memory.edge:
             if is_known_before or not memory.is_older(stamp):
                 new.append(at)

@@ -123,6 +123,7 @@ class Watermark:
         self.handed = 0
         self._tail: deque[Mark] = deque()
         self._answers: OrderedDict[Key, None] = OrderedDict()
+        self.passed_by: OrderedDict[Key, None] = OrderedDict()  # see pass_by
         self._in_hand: list[Mark] = []
         self.by_key: dict[Key, Mark] = {}  # of the tail
         self._bytes = 0
@@ -212,6 +213,7 @@ class Watermark:
             -_REGRESSION_WINDOW:
         ]
         self.accepted = self.handed = self.taken
+        self.passed_by.clear()
         self._stamp = self._tail[-1].stamp if self._tail else None
         self.seam = min(self.seam, self.accepted)
         if self.bookmark is not None:
@@ -258,8 +260,16 @@ class Watermark:
         if len(self._answers) > _MAX_ANSWERS:
             self._answers.popitem(last=False)
 
+    def pass_by(self, key: Key) -> None:
+        """Record a message that was delivered and may be one that was forgotten: in this process it
+        does not come again.
+        """
+        self.passed_by[key] = None
+        if len(self.passed_by) > _MAX_ANSWERS:
+            self.passed_by.popitem(last=False)
+
     def is_used_up(self, key: Key) -> bool:
-        return key in self._answers
+        return key in self._answers or key in self.passed_by
 
     def is_sure(self) -> None:
         """A join is over: messages from here on were not handed out before."""

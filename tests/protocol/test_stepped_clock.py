@@ -275,3 +275,25 @@ def test_an_edited_event_has_its_old_time_and_shows_no_step():
     rig.hear_each(timed("B600 D602"))
     rig.idle(3)
     assert (rig.resumed[:2], [item.id for item in rig.take()]) == (("RECOVERED", "anchor"), ["D"])
+
+
+# ---- live messages behind a join without proof ---------------------------------------------------------------------
+
+
+def test_what_came_live_with_a_time_of_the_forgotten_does_not_come_twice_without_a_flag():
+    """2,100 messages, a join without proof, the clock is set back: a new message may be a forgotten one; a replay brings it again."""
+    rig = Rig(session_id=None).up()
+    for n in range(2_100):
+        say(rig, at(f"K{n}", 60 + n // 50))
+    rig.take()
+    rig.lose()
+    rejoined(rig).replay()
+    rig.replay()
+    rig.pongs()
+    assert verdict_of(rig) == "UNKNOWN(empty)"
+    say(rig, at("C", 30))
+    say(rig, at("C", 30))
+    assert names(rig) == "| C?"
+    rig.lose()
+    rejoined(rig).replay(at("K2099", 101), at("C", 30), at("D", 31))
+    assert (verdict_of(rig), names(rig)) == ("RECOVERED(anchor)", "D")
