@@ -36,6 +36,13 @@ ROOMS = {
     "Real servers": ("client", "protocol", "transports", "tests/bridges/servers"),
     "Sends in doubt": ("client", "protocol", "tests/bridges/kills"),
     "Files that are taken away": ("stores/sqlite", "files", "tests/crashes"),
+    "Quotas, effects in doubt, orders of tasks": (
+        "calls/adaptive",
+        "calls/effects.py",
+        "calls/limits",
+        "stores/effects.py",
+        "testing/orders.py",
+    ),
     "Alert rules": ("exporters", "tests/exporters/test_rules_fire.py"),
     "The report's page": ("report", "tests/report"),
     "Frameworks": ("examples/frameworks", "tests/frameworks.py"),

@@ -92,7 +92,7 @@ REPLACED = {
                     raise stopped
                 if ending is not None:
                     ending = exit_around""",
-    "error = ending = again = None": "error = ending = stopped = again = None",
+    "error = ending = again = wait = None": "error = ending = stopped = again = wait = None",
     "    finished_with,\n": "    finished_with,\n    let_go,\n",
     "from .retry.coordination import PAUSED, pause_wait, refresh_lock\n": """from .results import settled
 from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock

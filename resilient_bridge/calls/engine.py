@@ -251,7 +251,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 if not is_short:
                     closed(first)
                     # an error must not be held by a frame that it holds
-                    error = ending = again = None
+                    error = ending = again = wait = None
                     del first, frame
 
         # read this way, the policy in force costs a third of `call.policy`

@@ -228,7 +228,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                 if not is_short:
                     closed(first)
                     # an error must not be held by a frame that it holds
-                    error = ending = stopped = again = None
+                    error = ending = stopped = again = wait = None
                     del first, frame
 
         # read this way, the policy in force costs a third of `call.policy`

@@ -37,6 +37,7 @@ _LONGEST_CHAIN: Final = 100
 _LONGEST_TEXT: Final = 16_384  # characters
 _MOST_LEAVES: Final = 1_000
 _DEEPEST: Final = 20  # groups below wrappers below groups
+_TRACEBACK: Final = BaseException.__dict__["__traceback__"]  # a class may hide its attributes
 
 
 def exception_failure(error: BaseException, depth: int = 0) -> Failure:
@@ -127,13 +128,13 @@ def raw_failure(error: BaseException) -> Failure | None:
     What a policy has recorded on it is left out: that is of a call that is over. A date in its
     Retry-After is not converted to seconds yet.
     """
+    traceback = _TRACEBACK.__get__(error)
     try:
         record = object.__getattribute__(error, "__dict__").get(ATTRIBUTE)
     except Exception:  # noqa: BLE001 (a class may hide its dictionary)
         record = None
     if record is not None:
         attach(error, None)
-    traceback = error.__traceback__
     try:
         return exception_failure(error)
     except BaseException as wrong:  # noqa: BLE001 -- as in `read_failure`; what is no failure is raised again
@@ -143,7 +144,7 @@ def raw_failure(error: BaseException) -> Failure | None:
         if record is not None:
             attach(error, record)
     # without the frames that it has just been raised in: they hold it
-    error.__traceback__ = traceback
+    _TRACEBACK.__set__(error, traceback)
     return None
 
 

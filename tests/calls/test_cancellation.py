@@ -7,6 +7,7 @@ import gc
 import threading
 from contextlib import suppress
 
+import httpx
 import pytest
 
 import resilient_bridge as rb
@@ -277,6 +278,41 @@ def test_a_cancelled_call_leaves_nothing_for_the_garbage_collector(layer):
         gc.disable()
         try:
             await cancel_one()
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    assert asyncio.run(main()) == 0
+
+
+def test_a_call_that_has_waited_for_its_limit_leaves_nothing_for_the_garbage_collector():
+    """Refused, then waiting at its limit: cancelled there, and answered in the end."""
+    answers = []
+
+    @rb.Policy(rb.Retry(), rb.AdaptiveLimit())(idempotent=True)
+    async def ask(_):
+        if answers:
+            return answers.pop()
+        request = httpx.Request("GET", "http://127.0.0.1/")
+        refusal = httpx.Response(429, headers={"retry-after": "0.02"}, request=request)
+        raise httpx.HTTPStatusError("429", request=request, response=refusal)
+
+    async def once(*later):
+        task = asyncio.ensure_future(ask("x"))
+        await asyncio.sleep(0.005)
+        answers.extend(later)
+        if not later:
+            task.cancel()
+        await asyncio.wait([task])
+
+    async def main():
+        await once()
+        await once("answer")
+        gc.collect()
+        gc.disable()
+        try:
+            await once()
+            await once("answer")
             return gc.collect()
         finally:
             gc.enable()
