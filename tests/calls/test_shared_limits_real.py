@@ -97,10 +97,10 @@ async def refused(file, processes, agents, calls):
 
 
 async def test_four_processes_lose_no_call_and_are_refused_as_one_is(tmp_path):
-    """The exact ratio is in test_shared_limits; here the machine's load is part of it."""
+    """Effects are counted at the server. That the file makes the difference is in test_shared_limits, and below."""
     one = await refused(tmp_path / "one", 1, 16, 4)
     four = await refused(tmp_path / "four", 4, 4, 4)
-    assert four <= 1.3 * one + 16, (one, four)
+    assert four <= 1.3 * one, (one, four)
 
 
 async def test_a_process_that_is_killed_gives_its_permits_back(tmp_path):
