@@ -112,6 +112,10 @@ class Inbound:
                 self._look_back(message)
             # a message older than what we remember must not displace anything remembered
             if message.maybe_duplicate:
+                if self.watermark.is_used_up(key):
+                    self.duplicates += 1
+                    return
+                self.watermark.pass_by(key)
                 self._put(message, len(text), None)
             else:
                 self.accept(key, message, text, now.mono)
@@ -175,6 +179,7 @@ class Inbound:
                 # the server's clock may have stepped back that far
                 start = since - min(timedelta(seconds=overlap), since - _EARLIEST)
             gap = Gap(outcome.verdict, start, _until(outcome, since), outcome.reason)
+            self.watermark.is_behind_gap |= not self.watermark.accepted
             if self.receives:
                 self.inbox.put_gap(gap)
         is_new_session = outcome.reason == "new_session"
@@ -186,9 +191,9 @@ class Inbound:
             message.maybe_duplicate = doubtful or (
                 is_new_session and _may_be_of(since, message.timestamp, replayed=message.replayed)
             )
-            message.redelivered = message.replayed and self.watermark.was_in_hand(
-                item.key, item.text
-            )
+            # Without proof, a server may have pushed it during the join as if it were live.
+            may_come_again = message.replayed or gap is not None
+            message.redelivered = may_come_again and self.watermark.was_in_hand(item.key, item.text)
             if item.counts:
                 self.accept(item.key, message, item.text, now.mono, floating=floating)
             else:
@@ -237,12 +242,13 @@ class Inbound:
         )
 
     def forget_session(self, session_id: str) -> None:
-        """The session is gone on the server: what follows belongs to another one."""
+        """The session is gone on the server: what follows belongs to another one, of this new id."""
         lost = self.watermark
         self._before = lost.last_timestamp or self._before
         self._store.drop_session(lost.session_id)
         self.watermark = self._store.session(session_id)
         self.watermark.replaces = lost.asked_to_join or lost.replaces
+        self.watermark.is_own = True
 
     def accept(
         self,

@@ -78,6 +78,7 @@ class Joining(Join):
             # For such a server acceptance is the join: from here on it may have sent something,
             # even if we receive none of it.
             self._in.watermark.asked_to_join = self._joins_by_auth = True
+            self._in.watermark.is_own = False
         self._features.asking.begin(now)
         self._wait_from(now)
         self._has_token = token is not None
@@ -134,6 +135,8 @@ class Joining(Join):
             if not (stated.isprintable() and 0 < len(stated) <= _SESSION_ID_LENGTH):
                 self._die(Failure.of("PROTO_INVALID_MESSAGE", _BAD_SESSION_ID))
                 return
+            if stated != self._in.watermark.session_id:
+                self._in.watermark.is_own = False
             self._in.watermark.session_id = stated
         # A first join waits for its pong as well: what the server pushes on joining comes before it.
         if self._wire.heartbeat is None or not (self.rejoin.first or self.rejoin.new_session):
@@ -168,6 +171,7 @@ class Joining(Join):
     def refused(self, failure: Failure, now: Now) -> None:
         if is_unknown_type(failure):  # a bridge without sessions is no error: its joins end UNKNOWN
             self._go_without("join", failure, now)
+            self._in.watermark.is_own = False  # it has one log for everybody
             self._confirm_without_answer(now)
         elif failure.code in SESSION_CODES:
             self.session_lost(failure, now)

@@ -31,11 +31,13 @@ class Order(NamedTuple):
     """The evidence in an answer with our anchor against its own order.
 
     `new`: the indices of entries, with an id, that stand before the anchor and were never
-    delivered. `is_live`: the answer is in live order as far as can be known.
+    delivered. `is_live`: the answer is in live order as far as can be known. `is_sure`: what was
+    taken for older than our memory cannot be new.
     """
 
     new: tuple[int, ...]
     is_live: bool
+    is_sure: bool
 
 
 def stamps_of(items: Sequence[Item]) -> list[datetime | None]:
@@ -49,38 +51,53 @@ def stamps_of(items: Sequence[Item]) -> list[datetime | None]:
 
 
 def order_of(
-    answer: Sequence[Item], cut: Cut, watermark: Watermark, memory: Memory, since: datetime | None
+    answer: Sequence[Item],
+    cut: Cut,
+    watermark: Watermark,
+    memory: Memory,
+    since: datetime | None,
+    *,
+    earliest: datetime | None,
 ) -> Order:
     """Examine what stands before the anchor of `answer`, and which of our messages stand behind it.
 
     `since`: what the server was asked for. If a clock went back, older messages fail that test in
-    the middle of an answer.
+    the middle of an answer. `earliest`: the smallest timestamp that a new message can have.
     """
     new: list[int] = []
-    is_known_before = False
+    is_known_before, is_sure = False, True
     for at, stamp in enumerate(stamps_of(answer[: cut.anchor])):
         item = answer[at]
         if item.key is None or not item.counts:
             continue
         if item.key in watermark or watermark.is_used_up(item.key):
-            is_known_before = True
-        elif item.key not in memory.edge and (is_known_before or not memory.is_older(stamp)):
-            new.append(at)
+            # what may have been forgotten before may stand before other forgotten messages
+            is_known_before |= item.key not in watermark.passed_by
+        elif item.key not in memory.edge:
+            if is_known_before or not memory.is_older(stamp):
+                new.append(at)
+            else:
+                is_sure = is_sure and not memory.may_be_new(item.key, stamp, earliest)
     before = answer[: cut.anchor]
     is_live = (
-        not new and _is_run(before, watermark, since) and not _is_shuffled(answer, cut, watermark)
+        not new
+        and _is_run(before, watermark, since, is_whole=memory.is_whole)
+        and not _is_shuffled(answer, cut, watermark)
     )
     if is_live and watermark.is_shuffled:
         # If a server has sorted before, the position of an id-less message proves nothing.
         is_live = not surplus(answer, watermark, memory)
-    return Order(tuple(new), is_live)
+    return Order(tuple(new), is_live, is_sure)
 
 
-def _is_run(before: Sequence[Item], watermark: Watermark, since: datetime | None) -> bool:
+def _is_run(
+    before: Sequence[Item], watermark: Watermark, since: datetime | None, *, is_whole: bool
+) -> bool:
     """Return whether, backwards from the anchor, the answer and what we were delivered agree as far
     as both go.
 
-    A server that sorts moves id-less messages as well, which no key reveals.
+    A server that sorts moves id-less messages as well, which no key reveals. `is_whole`: nothing
+    can stand before the first message that we had.
     """
     items = [item for item in before if item.counts]
     marks = watermark.run_before_anchor()
@@ -104,7 +121,9 @@ def _is_run(before: Sequence[Item], watermark: Watermark, since: datetime | None
             at -= 1
         elif not (mark.doubtful or mark.floating or _is_below(mark, since)):
             return False
-    return True
+    is_from_start = is_whole and not watermark.seam and not watermark.is_behind_gap
+    rest = items[: at + 1] if is_from_start else []
+    return all(_may_be_skipped(item, watermark) for item in rest)
 
 
 def _may_be_skipped(item: Item, watermark: Watermark) -> bool:

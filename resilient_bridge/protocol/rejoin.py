@@ -205,7 +205,10 @@ class Rejoin:
         for answer in self._answers:
             found = cut(answer.items, self._watermark)
             if found.found != "absent":
-                order = order_of(answer.items, found, self._watermark, self._memory, self._since)
+                order = order_of(
+                    answer.items, found, self._watermark, self._memory, self._since,
+                    earliest=self._earliest,
+                )  # fmt: skip
                 proofs.append((answer, found, order, self._join(answer, proven=True)))
         for answer, found, order, join in proofs:
             if not order.is_live or (
@@ -214,8 +217,15 @@ class Rejoin:
                 return self._out_of_order(answer, found, order)
         for answer, found, _, _ in proofs:
             if found.found == "anchor":
-                return self._outcome(
+                outcome = self._outcome(
                     Verdict.RECOVERED, "anchor", answer, start=found.at, sure=found.sure
+                )
+                # What may be history stays out: it may have been acted on before we came.
+                is_sure = all(order.is_sure for _, _, order, _ in proofs)
+                return (
+                    outcome
+                    if is_sure
+                    else outcome._replace(verdict=Verdict.UNKNOWN, reason="order")
                 )
         verdict, reason = self._unproven()
         return self._outcome(
@@ -275,7 +285,8 @@ class Rejoin:
         stands, without proof.
         """
         # What is new before the anchor may also have been lost under an earlier gap, and be found again.
-        self._watermark.is_shuffled |= not order.new or not self._watermark.seam
+        has_gap = self._watermark.seam or self._watermark.is_behind_gap
+        self._watermark.is_shuffled |= not order.new or not has_gap
         more = surplus(answer.items, self._watermark, self._memory)
         new = set(order.new)
         stamps = stamps_of(answer.items)
@@ -409,6 +420,15 @@ class Rejoin:
     @cached_property
     def _memory(self) -> Memory:
         return self._watermark.memory()
+
+    @property
+    def _earliest(self) -> datetime | None:
+        """The smallest timestamp that a new message can have, if the server's clock was not set
+        back by more than the overlap; None if there is no believable one.
+        """
+        if self._asks and self._since is None:
+            return None
+        return parse_timestamp(self._watermark.since(self._policy.overlap, None))
 
     def _is_new(self, item: Item) -> bool:
         key = item.key

@@ -145,6 +145,8 @@ class Session:
         self.inbound = Inbound(
             store, session_id, self._inbox, self.events.append, receives=self._receives
         )
+        if self.named is None and not self.inbound.watermark.asked_to_join:
+            self.inbound.watermark.is_own |= session_id == self._fresh
         if anew:
             return  # what was to be sent is here already
         self.outbound.restore(store.entries(), store.outcomes(), store.last_seq())

@@ -58,13 +58,17 @@ class Memory(NamedTuple):
 
     `smallest`: the smallest timestamp in the tail. `horizon`: the largest one that was forgotten.
     `edge`: the keys of forgotten messages whose timestamp is not below `smallest`. `has_forgotten`:
-    was anything delivered that is not in the tail?
+    was anything delivered that is not in the tail? `is_whole`: the tail holds all that the session
+    has ever delivered to anybody, so nothing can be older. `forgotten`: the keys of the last
+    messages that were forgotten.
     """
 
     smallest: datetime | None
     horizon: datetime | None
     edge: frozenset[Key]
     has_forgotten: bool
+    is_whole: bool = False
+    forgotten: frozenset[Key] = frozenset()
 
     def may_have_had(self, stamp: datetime | None) -> bool:
         """Return whether a message with this timestamp may be a delivered and forgotten one."""
@@ -76,9 +80,21 @@ class Memory(NamedTuple):
         """Return whether this timestamp is below all that is remembered; without one, whether it
         could be.
         """
+        if self.is_whole:  # the clock was set back: it is a new message
+            return False
         if stamp is None or self.smallest is None:
             return self.has_forgotten
         return stamp < self.smallest
+
+    def may_be_new(self, key: Key, stamp: datetime | None, earliest: datetime | None) -> bool:
+        """Return whether an older message may be a new one, from after a step of the clock.
+
+        `earliest`: the smallest timestamp that a message can have after a step that is no longer
+        than the overlap.
+        """
+        if stamp is None or self.smallest is None or key in self.forgotten:
+            return False
+        return earliest is None or stamp >= earliest
 
 
 class Watermark:
@@ -97,12 +113,17 @@ class Watermark:
         self.asks_in_url = False
         self.joined = False
         self.replaces = False
+        # Was its id drawn here, for a server with sessions? Then it holds nothing from before.
+        self.is_own = False
+        # Was a gap reported before its first message? Then that is not the first one of the log.
+        self.is_behind_gap = False
         self.epoch: str | None = None
         self.accepted = 0
         self.taken = 0
         self.handed = 0
         self._tail: deque[Mark] = deque()
         self._answers: OrderedDict[Key, None] = OrderedDict()
+        self.passed_by: OrderedDict[Key, None] = OrderedDict()  # see pass_by
         self._in_hand: list[Mark] = []
         self.by_key: dict[Key, Mark] = {}  # of the tail
         self._bytes = 0
@@ -192,6 +213,7 @@ class Watermark:
             -_REGRESSION_WINDOW:
         ]
         self.accepted = self.handed = self.taken
+        self.passed_by.clear()
         self._stamp = self._tail[-1].stamp if self._tail else None
         self.seam = min(self.seam, self.accepted)
         if self.bookmark is not None:
@@ -238,8 +260,16 @@ class Watermark:
         if len(self._answers) > _MAX_ANSWERS:
             self._answers.popitem(last=False)
 
+    def pass_by(self, key: Key) -> None:
+        """Record a message that was delivered and may be one that was forgotten: in this process it
+        does not come again.
+        """
+        self.passed_by[key] = None
+        if len(self.passed_by) > _MAX_ANSWERS:
+            self.passed_by.popitem(last=False)
+
     def is_used_up(self, key: Key) -> bool:
-        return key in self._answers
+        return key in self._answers or key in self.passed_by
 
     def is_sure(self) -> None:
         """A join is over: messages from here on were not handed out before."""
@@ -348,7 +378,11 @@ class Watermark:
             for key, stamp in forgotten
             if key is not None and stamp is not None and (smallest is None or stamp >= smallest)
         )
-        return Memory(smallest, horizon, frozenset(edge), has_forgotten)
+        return Memory(
+            smallest, horizon, frozenset(edge), has_forgotten,
+            is_whole=self.is_own and not has_forgotten,
+            forgotten=frozenset(key for key, _ in self._forgotten if key is not None),
+        )  # fmt: skip
 
     @property
     def horizon_text(self) -> str | None:

@@ -192,6 +192,8 @@ def position_of(watermark: Watermark, now: Now, *, is_exact: bool, doubt: int = 
             "horizon": watermark.horizon_text,
             "seam": min(watermark.seam, watermark.taken),
             "shuffled": watermark.is_shuffled,
+            "own": watermark.is_own,
+            "behind_gap": watermark.is_behind_gap,
             **({} if watermark.bookmark is None else {"bookmark": watermark.bookmark.to_stored()}),
         }
     )
@@ -202,6 +204,7 @@ def state_of(watermark: Watermark, *, is_exact: bool) -> tuple[Any, ...]:
     return (
         watermark.session_id, watermark.taken, watermark.handed, watermark.answers_used, watermark.asked_to_join,
         watermark.joined, watermark.replaces, watermark.epoch, watermark.bookmark_changes, is_exact,
+        watermark.is_own,
     )  # fmt: skip
 
 
@@ -246,6 +249,8 @@ def watermark_of(
     watermark.replaces = bool(stored["replaces"])
     watermark.epoch = stored["epoch"]
     watermark.is_shuffled = bool(stored.get("shuffled"))
+    watermark.is_own = bool(stored.get("own"))
+    watermark.is_behind_gap = bool(stored.get("behind_gap"))
     # the tail does not age while no client is connected
     newest = marks[-1].at if marks else now.wall
     watermark.restore(

@@ -421,3 +421,26 @@ def test_the_flag_belongs_to_the_message_that_was_in_hand():
     assert verdict_of(rig) == "GAP(truncated)"
     taken = [(item.payload["name"], item.redelivered) for item in rig.take()[1:]]
     assert taken == [("x", False), ("B", True), ("C", False)]
+
+
+@pytest.mark.parametrize("replay", [None, "request_replay"])
+def test_what_was_in_hand_keeps_the_flag_where_it_is_pushed_as_if_it_were_live(replay):
+    """A server without a replay pushes what it holds during the join: what the dead process had in hand may come twice."""
+    rig = lost("A x", take=False, dialect=Dialect(request_replay=replay))
+    for _ in range(2):
+        rig.session.inbound.take()
+    again = Rig(store=rig.store, session_id=None, seed=2, dialect=Dialect(request_replay=replay))
+    again.connect()
+    again.authenticate()
+    for message in ms("A x y"):
+        say(again, message)
+    again.hear("session_joined")
+    if replay is None:
+        again.pongs()
+    else:
+        again.write()
+        again.replay()
+        again.replay()
+    assert verdict_of(again) == f"UNKNOWN({'no_replay' if replay is None else 'empty'})"
+    taken = [(item.payload["name"], item.redelivered) for item in again.take()[1:]]
+    assert taken == [("x", True), ("y", False)]
