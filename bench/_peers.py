@@ -18,6 +18,7 @@ import interlock
 import nopanic
 import purgatory
 import pybreaker
+import pyresilience
 import stamina
 import stamina.instrumentation
 import tenacity
@@ -39,6 +40,7 @@ PACKAGES = (
         "aiobreaker",
         "purgatory",
         "pybreaker",
+        "pyresilience",
     ),
     "interlock-cb",
 )
@@ -80,6 +82,12 @@ def ours_full_sync():
     return rb.Policy(our_retry(), our_breaker(slow_after=10))
 
 
+def _pyresilience_retry():
+    return pyresilience.RetryConfig(
+        max_attempts=3, delay=0, jitter=False, retry_on=[ConnectionError]
+    )
+
+
 # ---- retries: three calls, no wait ---------------------------------------------------------------------------------
 RETRIES = {
     "tenacity": lambda f: tenacity.retry(
@@ -92,6 +100,7 @@ RETRIES = {
         on=ConnectionError, attempts=3, wait_initial=0, wait_max=0, wait_jitter=0
     )(f),
     "nopanic": lambda f: nopanic.retry(attempts=3, on=ConnectionError, backoff=0)(f),
+    "pyresilience": lambda f: pyresilience.resilient(retry=_pyresilience_retry())(f),
     "backoff": lambda f: backoff.on_exception(
         backoff.constant, ConnectionError, interval=0, jitter=None, max_tries=3
     )(f),
@@ -113,6 +122,11 @@ def _interlock(failures, seconds):
         permitted_calls_in_half_open=1,
     )
     return lambda f: interlock.CircuitBreaker(name="x", config=config)(f)
+
+
+def _pyresilience(failures, seconds):
+    config = pyresilience.CircuitBreakerConfig(failure_threshold=failures, recovery_timeout=seconds)
+    return lambda f: pyresilience.resilient(circuit_breaker=config)(f)
 
 
 def _pybreaker(failures, seconds):
@@ -147,6 +161,7 @@ ASYNC_CIRCUITS = {
     "aiobreaker": _aiobreaker,
     "purgatory": _purgatory(purgatory.AsyncCircuitBreakerFactory),
     "interlock": _interlock,
+    "pyresilience": _pyresilience,
 }
 CIRCUITS = {
     "circuitbreaker": _circuitbreaker,
@@ -154,6 +169,7 @@ CIRCUITS = {
     "purgatory": _purgatory(purgatory.SyncCircuitBreakerFactory),
     "pybreaker": _pybreaker,
     "interlock": _interlock,
+    "pyresilience": _pyresilience,
 }
 
 
@@ -184,6 +200,11 @@ ASYNC_STACKS = {
         nopanic.circuit_breaker(min_calls=NEVER),
         nopanic.timeout(30),
     ),
+    "pyresilience retry + breaker + timeout": lambda f: pyresilience.resilient(
+        retry=_pyresilience_retry(),
+        circuit_breaker=pyresilience.CircuitBreakerConfig(failure_threshold=NEVER),
+        timeout=pyresilience.TimeoutConfig(30),
+    )(f),
     "hyx retry + breaker + timeout": stacked(
         ASYNC_RETRIES["hyx"], _hyx(NEVER, 30), lambda f: hyx.timeout.timeout(30)(f)
     ),

@@ -227,9 +227,7 @@ def repeated() -> Part:
         "ours, all": ours_full()(flaky(), idempotent=True),
         BOUND: _bounds.full(flaky()),
         **{name: protect(flaky()) for name, protect in ASYNC_RETRIES.items()},
-        "tenacity + circuitbreaker + asyncio.timeout": ASYNC_STACKS[
-            "tenacity + circuitbreaker + asyncio.timeout"
-        ](flaky()),
+        **{name: protect(flaky()) for name, protect in ASYNC_STACKS.items()},
     }
     cases = {name: per_call(function) for name, function in cases.items()}
     goals = {**each("ours, retry", 0.30), "ours, all": 0.45}
