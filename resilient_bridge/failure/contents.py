@@ -236,7 +236,7 @@ _ORDER: Final = {
 """Which parts are read first."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)  # a cached property needs a dict
 class ErrorBody:
     """What an error body says. `words` are all of its texts in lower case, `message` the server's own."""
 
