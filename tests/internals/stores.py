@@ -23,7 +23,7 @@ __getattr__ = lazily(
         "sqlite.opening": "open_database",
         "sqlite.sends": "Sends",
         "sqlite.versions": "LAYOUTS Layout",
-        "state_files.journal": "Change Entry history_of",
+        "state_files.journal": "Entry SavedChange history_of",
         "state_files": "journaled state_file",
         "state_files.journaled": "JournaledFile",
         "state_files.document": (

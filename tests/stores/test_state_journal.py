@@ -7,17 +7,17 @@ import pytest
 from resilient_bridge import events
 from resilient_bridge.errors import ConfigError, Executed, StoreError
 from tests.internals.files import Owner
-from tests.internals.stores import Change, Entry, JournaledFile, history_of, journaled
+from tests.internals.stores import Entry, JournaledFile, SavedChange, history_of, journaled
 from tests.samples import some
 from tests.stores.faulty_disk import CODES, CrashError, FaultyDisk, failing, insert, open_files
 
 
 FILES = ("state.json", "state.json.backup", "state.json.journal", "state.json.journal.backup")
 FIRST = {"step": 0, "calls": []}
-NEXT = Change(added={"calls": (0, ["a"])})
+NEXT = SavedChange(added={"calls": (0, ["a"])})
 STEPPED = {"step": 0, "calls": ["a"]}
 ENDED = {"step": 1, "calls": ["a"]}
-END = Change(fields={"step": 1})
+END = SavedChange(fields={"step": 1})
 
 
 class Journaled:
@@ -138,7 +138,7 @@ def test_what_json_cannot_hold_is_refused(flow, value):
     """Before anything is written."""
     files = contents(flow.path)
     with pytest.raises(ConfigError):
-        flow.append(Change(fields=value), value)
+        flow.append(SavedChange(fields=value), value)
     assert contents(flow.path) == files
     flow.end()
     assert found(flow.path).value == ENDED

@@ -20,7 +20,7 @@ import attrs
 from ...failure import Failure, StoreError
 from ...protocol.session_text import failure_fields, read_failure
 from ...stores.state_files.document import instant
-from ...stores.state_files.journal import Change
+from ...stores.state_files.journal import SavedChange
 from .journal import CallRecord, read_call
 from .workflow_fields import (
     check_names,
@@ -287,9 +287,9 @@ class WorkflowState:
             return [write(item) for item in value]
         return None if value is None else write(value)
 
-    def change_since(self, before: WorkflowState) -> Change:
+    def change_since(self, before: WorkflowState) -> SavedChange:
         """Return what is new in the JSON data of this state, if `before` is known."""
-        change = Change()
+        change = SavedChange()
         for name, write in _WRITTEN.items():
             attribute = _ATTRIBUTES.get(name, name)
             value, old = getattr(self, attribute), getattr(before, attribute)

@@ -46,7 +46,7 @@ class Entry:
 
     number: int
     value: dict[str, Any] | None = None
-    change: Change | None = None
+    change: SavedChange | None = None
     files: tuple[str, ...] = ()
 
     def to_line(self) -> bytes:
@@ -66,7 +66,7 @@ class Entry:
 
 
 @attrs.frozen(kw_only=True)
-class Change:
+class SavedChange:
     """A change of an object: `fields` have new values, and `added` lists another end.
 
     Of a list in `added` so many items stay, and these follow: `{"calls": (2, [...])}`.
@@ -161,7 +161,7 @@ def _entry_of(line: bytes) -> Entry | None:
             added = {
                 name: (int(length), list(items)) for name, (length, items) in body["add"].items()
             }
-            change = Change(fields=dict(body["set"]), added=added)
+            change = SavedChange(fields=dict(body["set"]), added=added)
         return Entry(
             number=int(body["n"]),
             value=dict(body["value"]) if "value" in body else None,

@@ -21,7 +21,7 @@ from ...files.file_changes import append, remove_leftovers, replace_in_order
 from ...files.private_files import read_private
 from .copies import later_version
 from .document import InvalidDocumentError, identity_of, instant
-from .journal import VERSION, Change, Entry, LaterJournalError, history_of
+from .journal import VERSION, Entry, LaterJournalError, SavedChange, history_of
 from .state_file import StateFile
 
 
@@ -55,12 +55,12 @@ class JournaledFile(StateFile):
         self._journal = first, first.with_name(first.name + self._form.backup)
         self._history: History | None = None  # what it says, during a load
         self._belongs: bool | None = None  # to the file; None: its program keeps no journal
-        self._change: Change | None = None  # of the save under way
+        self._change: SavedChange | None = None  # of the save under way
         self._last = 0  # the number of the last line
         self._size = 0  # the bytes that were appended to a copy
         self._has_journal = False  # both copies are as this object has left them
 
-    def append(self, owner: Owner, change: Change, *, synced: int) -> bool:
+    def append(self, owner: Owner, change: SavedChange, *, synced: int) -> bool:
         """Append a change of the value as the owner; return False if `save_as` has to be called.
 
         That is so before the first save, and after an error. `synced`: how many of the two copies
@@ -73,7 +73,7 @@ class JournaledFile(StateFile):
                 Entry(number=self._last + 1, change=change), synced
             )
 
-    def save_as(self, owner: Owner, value: Any, change: Change | None = None) -> None:
+    def save_as(self, owner: Owner, value: Any, change: SavedChange | None = None) -> None:
         """Save as the owner; `change`: what is new in the value since the last step, if known.
 
         Raises what `StateFile.save_as` does. After an error of the file, the value may count.
