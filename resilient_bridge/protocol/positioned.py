@@ -370,24 +370,6 @@ class Positioned:
                         found.setdefault(event.channel, Counter())[self.content_of(event)] += 1
         return found
 
-    def behind(self) -> frozenset[Channel]:
-        """Return the logs whose last event has an earlier time than their position: the server's
-        clock was set back. An event that came a second time, edited, says nothing.
-
-        Where several logs are sent as one (`interleaves`), no order of times is expected.
-        """
-        tail = self._in.watermark.tail
-        if not self._is_time or self.policy.interleaves or not self.bookmark.positions:
-            return frozenset()
-        had = Counter(mark.key for mark in tail)
-        found: dict[Channel, bool] = {}
-        for mark in islice(reversed(tail), _COMPARED):
-            is_again = mark.key is not None and had[mark.key] > 1
-            for event in () if is_again else self._events_of(mark.text):
-                if event.position is not None:
-                    found.setdefault(event.channel, self._is_earlier(event))
-        return frozenset(channel for channel, is_earlier in found.items() if is_earlier)
-
     def content_of(self, event: Received) -> str:
         return content_of(event, self.policy.volatile)
 

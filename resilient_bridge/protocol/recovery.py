@@ -101,8 +101,7 @@ class Evidence(NamedTuple):
     delivered than is remembered. `has_unreadable`: a part of what came could not be read.
     `has_asked`: the dialect had something to ask with. `moved`: channels whose position was reached
     without an event. `others`: channels
-    whose server has named another session or epoch. `over`: how the replay ended. `behind`:
-    channels whose last event has an earlier time than their position.
+    whose server has named another session or epoch. `over`: how the replay ended.
     """
 
     positions: Mapping[Channel, Position]
@@ -121,7 +120,6 @@ class Evidence(NamedTuple):
     fetched: int = 0
     has_forgotten: bool = False
     has_unreadable: bool = False
-    behind: AbstractSet[Channel] = frozenset()
 
     def is_named(self, channel: Channel, policy: Positions) -> bool:
         """Return whether something besides its events says that the log is the one that we read."""
@@ -143,9 +141,6 @@ def judge(evidence: Evidence, policy: Positions) -> Recovery:
         if evidence.has_unreadable and finding.verdict is Verdict.RECOVERED:
             # it may have been an event of this log
             finding = Finding(Verdict.UNKNOWN, "unreadable")
-        if channel in evidence.behind and finding.proof in _OF_WHAT_WAS_ASKED_FOR:
-            # The clock was set back: what came after our last event may be earlier than that time.
-            finding = Finding(Verdict.UNKNOWN, "order")
         findings[channel] = finding
     for channel, of_it in heard.items():
         if channel not in plans:  # a log that was never read, so nothing of it can be missing
@@ -294,9 +289,6 @@ def _vouched(stated: Replayed | None, evidence: Evidence, policy: Positions) -> 
 _IDENTIFIES: Final = frozenset({"session", "barrier", "backfill"})
 """Proofs that say which log it is: the server names the session, or would contradict its name; the
 user's own function was asked."""
-
-_OF_WHAT_WAS_ASKED_FOR: Final = frozenset({"stated", "anchor"})
-"""Proofs that say nothing about events which the request left out."""
 
 _WHY: Final = {
     "timeout": "timeout", "overflow": "side_buffer_full", "quiet": "quiet", "barrier": "empty", "stated": "empty", "anchor": "no_anchor",

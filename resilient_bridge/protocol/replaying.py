@@ -142,7 +142,6 @@ class Replaying:
             fetched=len(self.backfilled),
             has_forgotten=self.positioned.has_forgotten,
             has_unreadable=self.has_unreadable,
-            behind=self.positioned.behind(),
         )
 
     @property

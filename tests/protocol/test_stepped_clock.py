@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import pytest
 
-import resilient_bridge as rb
 from resilient_bridge.bridge import Dialect, Replay
 from resilient_bridge.protocol import Message, Now, Watermark
 from tests.internals.protocol import Item, Rejoin
 from tests.internals.stores import mark_rows, position_of, watermark_of
 from tests.internals.telemetry import Resumed
 from tests.protocol.driving import Rig, envelope
-from tests.protocol.frames_rig import FramesRig
 from tests.protocol.test_rejoin import names, rejoined, say, verdict_of
 from tests.rows import each_row
 
@@ -222,59 +220,6 @@ def test_what_was_lost_under_the_gap_before_the_first_message_is_no_sign_of_anot
     rig.lose()
     rejoined(rig).replay(*timed("x69 B70 C71"))
     assert (verdict_of(rig), names(rig)) == ("RECOVERED(anchor)", "C")
-
-
-# ---- events with a time -------------------------------------------------------------------------------------------
-
-
-def _since(had, again, *, end=None, restart=False):
-    """The verdict of the next join of a dialect that asks for what came since a time, and what it brings."""
-    speaks = rb.dialects.since(end=end)
-    rig = FramesRig(speaks, session_id=None).up()
-    rig.hear_each(timed(had))
-    rig.take()
-    if restart:
-        rig.session.inbound.take()
-        rig = FramesRig(speaks, session_id=None, store=rig.store, seed=2)
-        rig.connect()
-    else:
-        rig.again()
-    assert rig.asked.query == {"since": "2026-03-20T09:56:00Z"}
-    rig.hear_each([*timed(again), *([{"type": end}] if end else [])])
-    rig.idle(3)
-    return rig.resumed[:2], [item.id for item in rig.take() if isinstance(item, Message)]
-
-
-@each_row("end", [None, "end"])
-@each_row("restart", [False, True])
-def test_a_server_that_is_asked_for_a_time_and_has_gone_back_behind_it_proves_nothing(end, restart):
-    """What it had at 09:46:05 is not in the answer for 09:56:00, and we had seen that its clock was set back."""
-    assert _since("A600 B0", "A600", end=end, restart=restart) == (("UNKNOWN", "order"), [])
-
-
-@each_row("had", ["A0 B600", "A600 B0 C601"])
-def test_a_clock_that_has_caught_up_proves_as_before(had):
-    """The last event is the one that was asked for, or later."""
-    again = "B600 D602" if "C" not in had else "C601 D602"
-    speaks = rb.dialects.since()
-    rig = FramesRig(speaks).up()
-    rig.hear_each(timed(had))
-    rig.take()
-    rig.again()
-    rig.hear_each(timed(again))
-    rig.idle(3)
-    assert (rig.resumed[:2], [item.id for item in rig.take()]) == (("RECOVERED", "anchor"), ["D"])
-
-
-def test_an_edited_event_has_its_old_time_and_shows_no_step():
-    """It came a second time, with another content."""
-    rig = FramesRig(rb.dialects.since()).up()
-    rig.hear_each([*timed("A0 B600"), at("A", 0, edited=True)])
-    rig.take()
-    rig.again()
-    rig.hear_each(timed("B600 D602"))
-    rig.idle(3)
-    assert (rig.resumed[:2], [item.id for item in rig.take()]) == (("RECOVERED", "anchor"), ["D"])
 
 
 # ---- live messages behind a join without proof ---------------------------------------------------------------------
