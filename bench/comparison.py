@@ -382,7 +382,7 @@ This page compares resilient-bridge with tenacity, stamina, nopanic, hyx, httpx-
 number was measured in one run against the installed libraries. The best of a row is bold, whoever it is; a dash means that a library does not
 do that."""
 BETTER = [
-    "- nopanic also has an adaptive rate limit, hedged requests, a cache that serves an expired value during an outage, and a circuit for each value of an argument. This package has none of these.",
+    "- nopanic keeps the answers of sync functions, too; `Share` takes async ones only.",
     "- nopanic and hyx have no dependencies; nopanic and tenacity run on trio, this package on asyncio and threads.",
     "- httpx-retries is one small transport, if all that you want is to repeat requests that are safe to repeat.",
     "- [Coming from tenacity](../how-to/coming-from-tenacity.md) and the pages beside it say what else differs, and when to stay.",
