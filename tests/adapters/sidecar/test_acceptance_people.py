@@ -63,6 +63,8 @@ def _killed_while_asking(client, sidecar, method):
     )
     may_answer.set()  # the person's answer comes late
     client.answers[method] = lambda _: ANSWERS[method]
+    held = client.call("asks")  # identical to the one in doubt: it is held once
+    assert "identical_in_doubt" in str(held)
     again = client.call("asks")
     assert again["result"]["structuredContent"][method] == {"result": ANSWERS[method]}
     assert not client.strays
