@@ -92,9 +92,9 @@ def test_a_policy_is_freed_with_its_last_reference():
     sys.version_info[:2] != (3, 11) or sys.implementation.name != "cpython",
     reason="counted on CPython 3.11",
 )
-@pytest.mark.parametrize(("is_shared", "most"), [(True, 2_520), (False, 4_000)])
+@pytest.mark.parametrize(("is_shared", "most"), [(True, 2_400), (False, 4_000)])
 def test_p7_what_a_decorated_function_takes(is_shared, most):
-    """With its circuit, budget and time limit, after one call. The goals are 2,400 and 4,000."""
+    """With its circuit, budget and time limit, after one call."""
     many = 300
 
     def policy():

@@ -208,7 +208,7 @@ class SharedCircuit(CircuitState):
         before = self.view
         is_new = before is not None and view.era != before.era
         now = REAL.monotonic()
-        with self._lock:
+        with self._lock or self._new_lock():
             if view.state != self.state:
                 self._change(view.state, view.reason or "shared_state", now)
             elif is_new:  # it left this state and came back: calls under way belong to an old era
@@ -252,7 +252,7 @@ class SharedCircuit(CircuitState):
 
     def _local_permit(self, now: float) -> int:
         """Return a local permit for a probe that the store admitted, if it becomes unreachable."""
-        with self._lock:
+        with self._lock or self._new_lock():
             lease = self._lease(now) if self.state == "half_open" else None
             return self.era if lease is None else lease
 
@@ -263,7 +263,7 @@ class SharedCircuit(CircuitState):
         """
         if not isinstance(permit, Permit) or self.state == "disabled":
             return
-        with self._lock:
+        with self._lock or self._new_lock():
             if permit < 0:
                 self._leases.pop(int(permit), None)
             elif permit == self._counted:

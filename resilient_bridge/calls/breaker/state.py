@@ -29,6 +29,7 @@ from .outcomes import counted_by, verdict_of, window_for
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
+    from threading import Lock
     from typing import Literal, Protocol
 
     from ...failure import Failure
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         def started(self) -> float: ...
 
 
+_MAKING: Final = new_lock()
 _LONGEST_HINT: Final = 1.0  # seconds: a probe may end at any time, long before its lease does
 _NO_LEASES: Final[
     dict[int, float]
@@ -109,7 +111,7 @@ class CircuitState:
         self.why = ""  # the reason of the last opening or isolation
         self.because: Failure | None = None  # the failure that opened it, while that lasts
         self.is_closed = self.is_plain = self.is_silent = True
-        self._lock = new_lock()
+        self._lock: Lock | None = None  # made when it is first held: few circuits see a failure
         self._rng, self._on_transition, self._on_shadow = rng, on_transition, on_shadow
         self._untold: tuple[tuple[State, State, str, float], ...] = ()
         self._is_telling = False
@@ -132,6 +134,12 @@ class CircuitState:
         self._leases: dict[int, float] = _NO_LEASES  # permit of a live probe: when its lease ends
         self._refresh()
 
+    def _new_lock(self) -> Lock:
+        """Make the lock; one, if several threads meet here."""
+        with _MAKING:
+            self._lock = self._lock or new_lock()
+            return self._lock
+
     # ---- a call -------------------------------------------------------------------------------------------------
 
     def admit(self, now: float) -> int:
@@ -145,7 +153,7 @@ class CircuitState:
             if not self.settings.shadow:
                 raise CircuitOpenError(self.key, "open", self.why, remaining, self.because)
             return self._reject("open", remaining)
-        with self._lock:
+        with self._lock or self._new_lock():
             if self.is_closed:
                 return self.era
             is_due = self.state == "open" and now >= self._open_until
@@ -174,7 +182,7 @@ class CircuitState:
         elif permit < 0:
             self._probe_succeeded(permit, now)
         else:
-            with self._lock:
+            with self._lock or self._new_lock():
                 if permit == self._counted:
                     is_calm = self._window.good(now)
                     if is_calm != (self.tell_after > -inf):
@@ -196,7 +204,7 @@ class CircuitState:
         if seconds >= self.slow_after:
             self._count(permit, now, "slow_", None)
         elif permit < 0:
-            with self._lock:
+            with self._lock or self._new_lock():
                 self._leases.pop(permit, None)
 
     def ended(  # noqa: PLR0917 -- how a call ended, and by whose numbers it counts
@@ -234,7 +242,7 @@ class CircuitState:
         if self._looked_at <= now < self._next_overdue:  # an earlier time is that of another clock
             return
         while self.under_way:
-            with self._lock:
+            with self._lock or self._new_lock():
                 try:
                     oldest = next(iter(self.under_way), None)
                 except RuntimeError:  # another thread has started a call in between
@@ -255,7 +263,7 @@ class CircuitState:
         """Return whether a call that now ends was counted as overdue before; stop tracking it."""
         if not (self.under_way or self.overdue):
             return False
-        with self._lock:
+        with self._lock or self._new_lock():
             if self.overdue and call in self.overdue:
                 self.overdue.remove(call)
                 return True
@@ -267,7 +275,7 @@ class CircuitState:
 
     def configure(self, settings: Breaker) -> None:
         """Replace the settings; state, outcomes in the window and running open time stay."""
-        with self._lock:
+        with self._lock or self._new_lock():
             if settings == self.settings:
                 return
             if counted_by(settings) != counted_by(self.settings):
@@ -296,7 +304,7 @@ class CircuitState:
 
     def retry_after(self, now: float) -> float | None:
         """Return the seconds until a call may be admitted; None if now, or if unknown."""
-        with self._lock:
+        with self._lock or self._new_lock():
             return self._hint(now)
 
     def rejects(self, moment: float) -> bool:
@@ -306,7 +314,7 @@ class CircuitState:
 
     def counts(self, now: float) -> tuple[int, int]:
         """Return (failed, seen) of the window; if not closed, of the calls that opened it."""
-        with self._lock:
+        with self._lock or self._new_lock():
             return self._window.counts(now if self.state == "closed" else None)
 
     # ---- with the lock held -------------------------------------------------------------------------------------
@@ -399,7 +407,7 @@ class CircuitState:
         because: Failure | None,
         is_critical: bool = False,
     ) -> None:
-        with self._lock:
+        with self._lock or self._new_lock():
             window = self._window
             if permit < 0:
                 if not self._end_lease(permit, now):
@@ -417,7 +425,7 @@ class CircuitState:
         self._tell()
 
     def _probe_succeeded(self, permit: int, now: float) -> None:
-        with self._lock:
+        with self._lock or self._new_lock():
             if not self._end_lease(permit, now):
                 return
             self._window.probe_succeeded()
@@ -430,7 +438,7 @@ class CircuitState:
     def _set(
         self, state: Literal["closed", "isolated", "disabled"], reason: str, now: float
     ) -> None:
-        with self._lock:
+        with self._lock or self._new_lock():
             if state != self.state:
                 self._change(state, reason, now)
             elif state == "closed":  # no transition, but calls under way belong to an old era now
@@ -442,7 +450,7 @@ class CircuitState:
     def _tell(self) -> None:
         """Report the queued transitions in order, in one thread, with those that others queue."""
         while True:
-            with self._lock:
+            with self._lock or self._new_lock():
                 if self._is_telling or not self._untold:
                     return
                 self._is_telling = True
