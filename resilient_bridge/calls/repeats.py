@@ -26,8 +26,8 @@ from ..failure import (
     ended,
     is_limited,
     is_refusal,
-    number_in,
     record_of,
+    wait_asked,
 )
 from ..failure.record import take_back
 from ..failure.what import add_note, ask, is_tenacity
@@ -394,9 +394,8 @@ class Repeats:
             self.further += frame.further
         if self.first.outer is not ROOT:
             report(self.first, self.calls)
-        if failure.retry_after is None and (moment := number_in(failure, "retry_at")) is not None:
-            # A Retry-After with a date, counted by our own clock.
-            failure = changed(failure, retry_after=max(0.0, moment - world.wall()))
+        if failure.retry_after is None and (asked := wait_asked(failure, world.wall)) is not None:
+            failure = changed(failure, retry_after=asked)
         if plan.matcher.of_tenacity:
             is_asked_for = self._ask_tenacity(error, result, is_asked_for=is_asked_for)
         found = plan.matcher.match(failure, is_asked_for=is_asked_for)

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .exceptions import stays_here as stays_here
     from .exits import exit_finding as exit_finding
     from .failure import OWN_LAYER as OWN_LAYER
+    from .failure import RATE_LIMITED as RATE_LIMITED
     from .failure import WHY_STOPPED as WHY_STOPPED
     from .failure import Failure as Failure
     from .failure import Stopped as Stopped
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from .failure import model_type as model_type
     from .failure import number_in as number_in
     from .failure import unproven as unproven
+    from .failure import wait_asked as wait_asked
     from .failure import what_happened as what_happened
     from .finding import rule_for as rule_for
     from .record import OWN_WORDS as OWN_WORDS
@@ -123,7 +125,7 @@ _NAMES = {
     "contents": "parse_retry_after quota_wait",
     "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError EffectHeldError error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
-    "failure": "changed Failure is_limited is_refusal model_report model_type number_in OWN_LAYER Stopped unproven what_happened WHY_STOPPED",
+    "failure": "changed Failure is_limited is_refusal model_report model_type number_in OWN_LAYER RATE_LIMITED Stopped unproven wait_asked what_happened WHY_STOPPED",
     "finding": "rule_for",
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name holds_secret READ redact redact_lines redact_value text_of",

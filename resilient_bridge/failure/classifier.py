@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast, overload
 
 from ..world import current_world
-from .failure import changed, number_in
+from .failure import changed, wait_asked
 
 
 if TYPE_CHECKING:
@@ -130,13 +130,11 @@ _read: Callable[[BaseException], Failure] = _first_read
 
 
 def _counted(failure: Failure) -> Failure:
-    """Convert a Retry-After date to seconds from now; the answer did not give its own clock."""
+    """Convert a Retry-After date to seconds from now."""
     if failure.retry_after is not None or not failure.retryable:
         return failure
-    moment = number_in(failure, "retry_at")
-    if moment is None:
-        return failure
-    return changed(failure, retry_after=max(0.0, moment - current_world().wall()))
+    asked = wait_asked(failure, current_world().wall)
+    return failure if asked is None else changed(failure, retry_after=asked)
 
 
 classify: Final = Classifier()

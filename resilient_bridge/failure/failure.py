@@ -469,7 +469,7 @@ def model_type(failure: Failure) -> str:
     """Return the reason of a failure as one word for a model, which can act on it."""
     if is_timeout(failure):
         return "timeout"
-    if failure.code == "SYS_RATE_LIMITED":
+    if failure.code == RATE_LIMITED:
         return "rate_limit"
     if (
         failure.code == "SYS_CONTEXT_OVERFLOW"
@@ -518,11 +518,26 @@ def _jsonable(value: Any) -> Any:
     return value
 
 
+RATE_LIMITED: Final = "SYS_RATE_LIMITED"
+"""The code of what a rate limiter answered, with a wait or without: the service is up."""
+
+
 def is_limited(failure: Failure) -> bool:
     """Return whether a rate limiter answered with a wait: the service is up, and wants fewer calls."""
-    return failure.code == "SYS_RATE_LIMITED" and (
+    return failure.code == RATE_LIMITED and (
         failure.retry_after is not None or number_in(failure, "retry_at") is not None
     )
+
+
+def wait_asked(failure: Failure, wall: Callable[[], float]) -> float | None:
+    """Return the seconds that the server asked to wait; None if it did not.
+
+    A date of a Retry-After is counted by our own clock, `wall`: the answer did not give its own.
+    """
+    if failure.retry_after is not None:
+        return failure.retry_after
+    moment = number_in(failure, "retry_at")
+    return None if moment is None else max(0.0, moment - wall())
 
 
 _NO_ROOM: Final = frozenset({503, 529})
@@ -534,7 +549,7 @@ def is_refusal(failure: Failure) -> bool:
     A rate limit, or an overload: 429, 503, 529, and their kin in other words. A quota or balance that
     is used up is none.
     """
-    if failure.code == "SYS_RATE_LIMITED":
+    if failure.code == RATE_LIMITED:
         return True
     return failure.code == "SYS_UNAVAILABLE" and (
         number_in(failure, "http_status") in _NO_ROOM

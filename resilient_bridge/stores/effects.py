@@ -185,7 +185,7 @@ class _Book:
     def put(self, effect: Effect, *, replaces: Effect | None) -> None:
         """Write a new row. Raises StoreError: then nothing has changed."""
         ops: list[Op] = [] if replaces is None else [(_REMOVE, (replaces.number,))]
-        self.write(*ops, (_PUT, summed(self._row(effect))))
+        self.write(*ops, self.changed(effect))
         if replaces is not None:
             self.forget(replaces)
         self.rows[effect.digest] = effect

@@ -20,8 +20,8 @@ from ...failure import (
     Failure,
     ThrottledError,
     is_refusal,
-    number_in,
     quota_wait,
+    wait_asked,
 )
 from ...failure.what import matches_safely
 from ...telemetry import emit
@@ -124,16 +124,12 @@ class AdaptiveGuard(Guard):
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
         operation: Any = attempt.operation
         limits: Limits = operation.limits
-        if (
-            error is None
-            and not limits.by_key
-            and limits.clock is attempt.world.monotonic
-            and attempt.limit_permit is None
-        ):
+        if limits.clock is not attempt.world.monotonic:
+            limits = limits.of(attempt.world.monotonic)
+        if error is None and not limits.by_key and attempt.limit_permit is None:
             limits.flying.pop(attempt, None)
             return None
         failure = failure_in(attempt, error) if isinstance(error, Exception) else None
-        limits = limits.of(attempt.world.monotonic)
         self._count(limits, attempt, failure, has_failed=error is not None)
         return error
 
@@ -174,9 +170,7 @@ class AdaptiveGuard(Guard):
             call = Call(attempt.started, limit)
             call.began = attempt.started
         if failure is not None and is_refused:
-            wait = failure.retry_after
-            if wait is None and (moment := number_in(failure, "retry_at")) is not None:
-                wait = moment - attempt.world.wall()
+            wait = wait_asked(failure, attempt.world.wall)
             if wait is None:
                 wait = attempt.header_wait
             (attempt.first or attempt).ticket = call

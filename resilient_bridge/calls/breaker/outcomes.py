@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ...failure import REJECTED, Category, Severity
+from ...failure import RATE_LIMITED, REJECTED, Category, Severity
 from ...failure.what import matches_safely, names_class
 from ...values.window import Window
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 _ON_THE_WAY: Final = (Category.TRANSPORT, Category.TIMEOUT)
-_LIMITED: Final = "SYS_RATE_LIMITED"
 _ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
 
 
@@ -44,7 +43,7 @@ def verdict_of(
         return "critical"
     if breaker.on:
         return "failure" if matches_safely(breaker.on, failure) else "neutral"
-    if failure.code == _LIMITED:
+    if failure.code == RATE_LIMITED:
         return "neutral"
     if failure.category in _ON_THE_WAY or failure.retryable or names_class(named, failure):
         return "failure"

@@ -22,10 +22,10 @@ import asyncio
 from asyncio import CancelledError
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ... import events
-from ...failure import Executed, Record, unproven
+from ...failure import RATE_LIMITED, Executed, Record, unproven
 from ...telemetry import emit
 from ...transports.event_loop import running_loop
 from ..evidence import failure_in, keep, record_inside
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from ..guards import Guard
     from ..results import Reading
     from .value import Hedge
-
-
-_REFUSED: Final = "SYS_RATE_LIMITED"
 
 
 class Racing:
@@ -401,7 +398,9 @@ class _Race:
         else:
             plain, read = self.racing.reading
             failure = None if type(result) in plain else read(result)
-        if failure is not None and (failure.code == _REFUSED or failure.retry_after is not None):
+        if failure is not None and (
+            failure.code == RATE_LIMITED or failure.retry_after is not None
+        ):
             self.state.refused(frame.world.monotonic(), failure.retry_after)
         return failure
 
