@@ -79,7 +79,8 @@ class BreakerGuard(Guard):
             state.succeeded(permit, now, now - attempt.started)
             return None
         failure = None if issubclass(type(error), RejectedError) else failure_in(attempt, error)
-        failure = self._of_server(attempt, failure)
+        if operation.plan.limit is not None and self._is_refusal(failure):
+            failure = None  # it costs the call time, and says that the server lives
         now = attempt.world.monotonic()
         state.ended(permit, attempt, now, failure, self.layer, self.named)
         return error
@@ -92,18 +93,17 @@ class BreakerGuard(Guard):
 
     def answered(self, attempt: CallFrame, failure: Failure) -> None:
         permit, attempt.permit = attempt.permit, None
-        state = circuit_of(attempt)
+        operation: Any = attempt.operation
+        state: CircuitState = operation.circuit
         if permit is not None and not state.is_counted(attempt):
             now = attempt.world.monotonic()
-            failed = self._of_server(attempt, failure)
-            state.ended(permit, attempt, now, failed, self.layer, self.named)
+            is_handled = operation.plan.limit is not None and self._is_refusal(failure)
+            counted = None if is_handled else failure
+            state.ended(permit, attempt, now, counted, self.layer, self.named)
 
-    def _of_server(self, attempt: CallFrame, failure: Failure | None) -> Failure | None:
-        """Return the failure as the circuit counts it: a refusal that a limit handles is none."""
-        is_limited = attempt.operation is not None and attempt.operation.plan.limit is not None
-        if failure is None or not is_limited or self.layer.on or not is_refusal(failure):
-            return failure
-        return None
+    def _is_refusal(self, failure: Failure | None) -> bool:
+        """Return whether a failure is a refusal that an adaptive limit handles: `on` names none."""
+        return failure is not None and not self.layer.on and is_refusal(failure)
 
     def broke_off(self, attempt: CallFrame, error: BaseException, failure: Failure) -> None:
         state = circuit_of(attempt)
