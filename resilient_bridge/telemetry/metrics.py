@@ -142,6 +142,10 @@ CIRCUIT_STATE: Final = Instrument(
     "resilient_bridge.circuit.state", "gauge", "1", ("circuit", "state"),
     "1 for the state that a circuit is in, 0 for the others; of `other`, how many are in it. Read when scraped.",
 )  # fmt: skip
+LIMIT_WAITING: Final = Instrument(
+    "resilient_bridge.limit.waiting", "gauge", "{call}", ("limit",),
+    "Calls that wait for an adaptive limit, by owner; 0 while none waits for one in force. Read when scraped.",
+)  # fmt: skip
 READY: Final = Instrument(
     "resilient_bridge.bridge.ready", "gauge", "1", ("bridge",), "1 while the client or link is READY. Read when scraped."
 )  # fmt: skip

@@ -35,7 +35,7 @@ from ..frame import enclosing
 from ..guards import Guard, not_admitted
 from ..retry.coordination import pausing
 from .machine import Ticket
-from .state import MADE, WATCH
+from .state import WATCH, made
 
 
 if TYPE_CHECKING:
@@ -427,7 +427,7 @@ class _Turn:
 
 def _begin_anew() -> None:
     """In a forked child: the calls of the parent's other threads are not here."""
-    for limits in list(MADE):
+    for limits in made():
         limits.begin_anew()
 
 

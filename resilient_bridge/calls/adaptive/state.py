@@ -75,7 +75,8 @@ class Limits:
         self.by_key: OrderedDict[Hashable, Limit] = OrderedDict()
         self._lock = new_rlock()
         self._other: Limits | None = None
-        MADE.add(self)
+        with _MADE:
+            MADE.add(self)
 
     def of(self, clock: object) -> Limits:
         """Return the limits by this clock: those of a test's world are others."""
@@ -295,3 +296,10 @@ def _credential(key: Hashable) -> Hashable:
 
 MADE: Final[WeakSet[Limits]] = WeakSet()
 """The limits of every owner in this process."""
+_MADE: Final = new_rlock()  # a set that grows while another thread walks it is an error
+
+
+def made() -> list[Limits]:
+    """Return the limits of every owner in this process."""
+    with _MADE:
+        return list(MADE)
