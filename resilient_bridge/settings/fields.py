@@ -103,12 +103,14 @@ def _bytes(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
     return _text(raw, read_bytes, SIZE, path, reading) if isinstance(raw, str) else raw
 
 
-def _as_text(form: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
-    if callable(raw):
-        return reading.fail(
-            path, f"{form.wanted}; a function of the arguments only code can give", raw
-        )
+def _as_text(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
     return reading.texts.get(path, raw) if isinstance(raw, int | float) else raw
+
+
+def _key(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
+    found = reading.names.get(raw) if isinstance(raw, str) else None
+    is_name = not callable(found) or isinstance(found, type)  # a class is one of failures
+    return _as_text(form, raw, path, reading, base) if is_name else found
 
 
 def _wait(_: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
@@ -269,6 +271,7 @@ BYTES: Final = FieldKind('a whole number, or a size such as `"8MiB"`', COUNT.sch
 FLAG: Final = FieldKind("`true` or `false`", _schema(type="boolean"), has_false=True)
 WORD: Final = FieldKind("one of its words", lambda form, _: {"enum": list(form.words)})
 TEXT: Final = FieldKind("a text", _TEXTUAL, _as_text)
+KEY: Final = FieldKind("a name, or the name of a function", _TEXTUAL, _key)
 TEXTS: Final = FieldKind("a list", _schema(type="array"))
 PAIR: Final = FieldKind("two numbers, warning and critical", _schema(type="array"))
 VALUE: Final = FieldKind(
@@ -315,6 +318,10 @@ class _What:
     """Stands for the alias `What`."""
 
 
+class _StateKey:
+    """Stands for the alias `StateKey`."""
+
+
 class _Address:
     """Stands for the alias `Address`, the URL of a client."""
 
@@ -331,13 +338,13 @@ _ALIASES: Final[Mapping[str, Any]] = {
     "Backoff": Backoff,
     "Rule": Rule,
     "Seconds": _Seconds,
-    "StateKey": str | None,
+    "StateKey": _StateKey | None,
     "WaitSchedule": Backoff | Callable[..., Any],
     "What": _What,
 }
 """What names mean here, wherever the module of a value has them from: many only for type checkers."""
 _ALONE: Final[Mapping[Any, FieldKind]] = {
-    _Address: ADDRESS, _Seconds: SECONDS, _What: WHATS, Headers: HEADERS, Secret: SECRET,
+    _Address: ADDRESS, _Seconds: SECONDS, _StateKey: KEY, _What: WHATS, Headers: HEADERS, Secret: SECRET,
     bool: FLAG, float: NUMBER, int: COUNT, str: TEXT,
 }  # fmt: skip
 """The kinds of annotations that are one class."""
