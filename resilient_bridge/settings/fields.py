@@ -108,7 +108,8 @@ def _as_text(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
 
 
 def _key(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
-    found = reading.names.get(raw) if isinstance(raw, str) else None
+    # of the names that are there: those of the command `check` make up whatever they are asked for
+    found = dict(reading.names).get(raw) if isinstance(raw, str) else None
     is_name = not callable(found) or isinstance(found, type)  # a class is one of failures
     return _as_text(form, raw, path, reading, base) if is_name else found
 
@@ -221,6 +222,13 @@ def _seconds_by_name(form: Form, raw: Any, path: str, reading: Reading, _: Any) 
     return _by_name(form, raw, path, reading, read)
 
 
+def _functions_by_name(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
+    def read(_: str, item: Any, at: str) -> Any:
+        return reading.named(item, at, "a function")
+
+    return _by_name(form, raw, path, reading, read)
+
+
 def _values_by_name(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
     below: Mapping[str, Any] = base or {}
 
@@ -295,6 +303,11 @@ RULES: Final = FieldKind(
 FUNCTION: Final = FieldKind("the name of a function", _TEXTUAL, _function)
 FUNCTIONS: Final = FieldKind(
     "names of functions", _schema(type=["string", "array", "boolean"]), _functions, has_false=True
+)
+FUNCTIONS_BY_NAME: Final = FieldKind(
+    "a table of names of functions, by name",
+    _schema(type="object", additionalProperties={"type": "string"}),
+    _functions_by_name,
 )
 SECRET: Final = FieldKind("`env:NAME` or `file:PATH`", _TEXTUAL)
 ADDRESS: Final = FieldKind("a `ws://` or `wss://` URL, or `env:NAME`", _TEXTUAL)
@@ -439,6 +452,8 @@ def _form_alone(part: Any, wanted: str) -> Form:
         value = args[1]
         if value is _Seconds:
             return Form(SECONDS_BY_NAME, wanted)
+        if typing.get_origin(value) is Callable:
+            return Form(FUNCTIONS_BY_NAME, wanted)
         if isinstance(value, type) and issubclass(value, Value):
             return Form(RULES if value is Rule else VALUES_BY_NAME, wanted, value)
     return Form(AS_WRITTEN, wanted)
