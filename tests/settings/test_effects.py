@@ -142,7 +142,7 @@ def test_the_defaults_are_those_of_the_class():
         ({"effects": {"results": "yes"}}, "effects.results", "wanted True or False, got 'yes'"),
         ({"effects": {"scope": 5}}, "effects.scope", "wanted a text, got 5"),
         ({"effects": {"ignore": "trace"}}, "effects.ignore", "wanted names of arguments"),
-        ({"effects": {"ignore": {"pay": 5}}}, "effects.ignore", "wanted names of arguments"),
+        ({"effects": {"ignore": {"pay": 5}}}, "effects.ignore.pay", "wanted names of arguments"),
         ({"effects": {"verify": "find"}}, "effects.verify", "a table of functions by name"),
         ({"effects": {"verify": {"pay": "fund"}}}, "effects.verify.pay", "did you mean find?"),
         ({"effects": {"key": {"pay": 5}}}, "effects.key.pay", "by a name in names="),
