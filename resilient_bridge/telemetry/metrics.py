@@ -109,7 +109,7 @@ TRANSITIONS: Final = Instrument(
 )  # fmt: skip
 LIMIT_CHANGES: Final = Instrument(
     "resilient_bridge.limit.changes", "counter", "{change}", ("limit", "state"),
-    "Changes of adaptive limits, by owner: began, lowered, exhausted, recovered.",
+    "Changes of adaptive limits, by owner: began, lowered, exhausted, recovered, forgotten.",
 )  # fmt: skip
 RECONNECTS: Final = Instrument(
     "resilient_bridge.reconnect.attempts", "counter", "{attempt}", ("bridge", "result"),
