@@ -23,6 +23,7 @@ from ..lazy_names import lazily
 
 if TYPE_CHECKING:
     from .binding import Binding as Binding
+    from .binding import settled as settled
     from .breaker.state import CircuitState as CircuitState
     from .effects import Effect as Effect
     from .effects import EffectLedger as EffectLedger
@@ -60,12 +61,6 @@ if TYPE_CHECKING:
     from .protect import protected_for as protected_for
     from .recommended import of_one_request as of_one_request
     from .registry import States as States
-    from .results import ANSWERS as ANSWERS
-    from .results import RESULTS as RESULTS
-    from .results import Reading as Reading
-    from .results import failure_of_answer as failure_of_answer
-    from .results import failure_of_result as failure_of_result
-    from .results import settled as settled
     from .retry.coordination import BUDGETS as BUDGETS
     from .retry.decision import calls_for as calls_for
     from .retry.unrepeated import tell_cut as tell_cut
@@ -79,7 +74,7 @@ if TYPE_CHECKING:
     from .tracing import stop_tracing as stop_tracing
 
 _NAMES = {
-    ".binding": "Binding",
+    ".binding": "Binding settled",
     ".breaker.state": "CircuitState",
     ".effects": "Effect EffectLedger asked_for call_options inside resolved",
     ".evidence": "disprove failure_in_call never_again",
@@ -93,7 +88,6 @@ _NAMES = {
     ".protect": "bind form_of protected_for",
     ".recommended": "of_one_request",
     ".registry": "States",
-    ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
     ".retry.coordination": "BUDGETS",
     ".retry.decision": "calls_for",
     ".retry.unrepeated": "tell_cut",

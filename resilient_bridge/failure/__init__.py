@@ -29,10 +29,14 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
-    from .classifier import answered_failure as answered_failure
+    from .classifier import ANSWERS as ANSWERS
+    from .classifier import RESULTS as RESULTS
+    from .classifier import Reading as Reading
     from .classifier import classify as classify
     from .classifier import classify_close as classify_close
     from .classifier import classify_error_payload as classify_error_payload
+    from .classifier import failure_of_answer as failure_of_answer
+    from .classifier import failure_of_result as failure_of_result
     from .classifier import failure_or_none as failure_or_none
     from .closes import By as By
     from .contents import parse_retry_after as parse_retry_after
@@ -68,6 +72,8 @@ if TYPE_CHECKING:
     from .exceptions import stays_here as stays_here
     from .exits import exit_finding as exit_finding
     from .failure import OWN_LAYER as OWN_LAYER
+    from .failure import PLAIN as PLAIN
+    from .failure import PLAIN_ANSWERS as PLAIN_ANSWERS
     from .failure import RATE_LIMITED as RATE_LIMITED
     from .failure import WHY_STOPPED as WHY_STOPPED
     from .failure import Failure as Failure
@@ -120,12 +126,13 @@ if TYPE_CHECKING:
     from .what import names_class as names_class
 
 _NAMES = {
-    "classifier": "answered_failure classify classify_close classify_error_payload failure_or_none",
+    "classifier": "ANSWERS RESULTS Reading classify classify_close classify_error_payload"
+    " failure_of_answer failure_of_result failure_or_none",
     "closes": "By",
     "contents": "parse_retry_after quota_wait",
     "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError EffectHeldError error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
-    "failure": "changed Failure is_limited is_refusal model_report model_type number_in OWN_LAYER RATE_LIMITED Stopped unproven wait_asked what_happened WHY_STOPPED",
+    "failure": "changed Failure is_limited is_refusal model_report model_type number_in OWN_LAYER PLAIN PLAIN_ANSWERS RATE_LIMITED Stopped unproven wait_asked what_happened WHY_STOPPED",
     "finding": "rule_for",
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name holds_secret READ redact redact_lines redact_value text_of",

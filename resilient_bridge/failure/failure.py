@@ -598,6 +598,17 @@ def number_in(failure: Failure, name: str) -> float | None:
     return value if value is not None and isinstance(value, int | float) else None
 
 
+# ---- what is none ------------------------------------------------------------------------------
+
+
+PLAIN: Final[set[type]] = {type(None), bool, int, float, str, bytes, list, tuple, dict}
+"""What a function returns of these classes is its success. It grows as results are seen; registering
+a class with `classify` removes the class."""
+PLAIN_ANSWERS: Final[set[type]] = PLAIN - {dict}
+"""The same for what a tool or a server answers, where a dict can be a failure in the form of a
+specification."""
+
+
 # ---- text that has not been read yet --------------------------------------------------------------------------------
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, Self
 
     from ...calls import Policy
-    from ...calls.ports import Reading
+    from ...failure import Reading
     from ..arguments import Idempotent
     from .sdks import SDK
 

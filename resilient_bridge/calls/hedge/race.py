@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ...failure import Failure
+    from ...failure.classifier import Reading
     from ...world.real import TimerHandle
     from ..guards import Guard
-    from ..results import Reading
     from .value import Hedge
 
 
