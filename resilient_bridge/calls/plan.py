@@ -19,13 +19,13 @@ from .adaptive.owners import limits_of
 from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
+from .decision import Matcher, asks_result, sits_out_circuits
 from .fallback.value import Fallback
 from .hedge.value import Hedge
 from .layer_order import key_functions, only
 from .layers import Compiled, for_thread, guard_of, sort_of
 from .limits.value import Bulkhead
 from .retry.coordination import BUDGETS, NO_PAUSE, pause_of
-from .retry.decision import Matcher, asks_result, sits_out_circuits
 from .retry.value import Retry
 from .share.value import Share
 from .shared import shares_circuits, shares_limits

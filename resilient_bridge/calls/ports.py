@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .binding import Binding as Binding
     from .binding import settled as settled
     from .breaker.state import CircuitState as CircuitState
+    from .decision import calls_for as calls_for
     from .effects import Effect as Effect
     from .effects import EffectLedger as EffectLedger
     from .effects import asked_for as asked_for
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
     from .recommended import of_one_request as of_one_request
     from .registry import States as States
     from .retry.coordination import BUDGETS as BUDGETS
-    from .retry.decision import calls_for as calls_for
     from .retry.unrepeated import tell_cut as tell_cut
     from .stream_calls import stream_broke as stream_broke
     from .stream_items import NO_LIMITS as NO_LIMITS
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 _NAMES = {
     ".binding": "Binding settled",
     ".breaker.state": "CircuitState",
+    ".decision": "calls_for",
     ".effects": "Effect EffectLedger asked_for call_options inside resolved",
     ".evidence": "disprove failure_in_call never_again",
     ".frame": "CallFrame caller current_frame enter_world forbid_hedge frame_with_key hear_quota"
@@ -89,7 +90,6 @@ _NAMES = {
     ".recommended": "of_one_request",
     ".registry": "States",
     ".retry.coordination": "BUDGETS",
-    ".retry.decision": "calls_for",
     ".retry.unrepeated": "tell_cut",
     ".stream_calls": "stream_broke",
     ".stream_items": "NO_LIMITS StreamLimits limits_of_call",
