@@ -1,4 +1,4 @@
-"""Decides what a failed attempt proves, and whether and when it is repeated: nothing else does. Pure.
+"""Decides what a failed attempt means: what it proves, whether a circuit counts it, when it is repeated. Pure.
 
 A repeat needs a permission, or the proof that the call did not run.
 
@@ -11,25 +11,31 @@ The checks in order: is this failure retryable, does the operation allow a retry
 does the server ask for a longer wait than `max_retry_after`, does the wait fit the deadline.
 Nothing here sleeps or keeps state. The retry budget is not checked here, because checking spends
 from it: the caller does that last.
+
+A caller's mistake is no outage: only a failure of the server, or of the connection to it, counts for a
+circuit. Any other is neutral, neither a failure nor a success.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..failure import (
     OWN_LAYER,
     OWN_WORDS,
+    RATE_LIMITED,
+    REJECTED,
     BridgeError,
     Category,
     Executed,
     Kind,
+    Severity,
     changed,
     number_in,
     record_of,
 )
 from ..failure.lookup import raw_failure
-from ..failure.what import Named, is_tenacity, matches
+from ..failure.what import Named, is_tenacity, matches, matches_safely, names_class
 from ..values.backoff import Backoff
 from ..values.rule import most_specific
 
@@ -71,6 +77,14 @@ if TYPE_CHECKING:
         @property
         def proofs(self) -> str: ...
 
+    class Counting(Protocol):
+        """The part of a Breaker that says which failures count."""
+
+        @property
+        def on(self) -> tuple[Any, ...]: ...
+        @property
+        def ignore(self) -> tuple[Any, ...]: ...
+
     class HasRandom(Protocol):
         """The part of a world that a decision draws from."""
 
@@ -85,6 +99,8 @@ _HINT_SPREAD: Final = (
 
 
 _LIMITED: Final = 429
+_ON_THE_WAY: Final = (Category.TRANSPORT, Category.TIMEOUT)
+_ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
 # A member that is looked up in its class costs as much as a function call.
 _NO: Final = Executed.NO
 _MAYBE: Final = Executed.MAYBE
@@ -159,6 +175,31 @@ def may_have_started(plan: Permits, failure: Failure) -> bool:
     """
     is_turned_away = plan.proofs == "request" and number_in(failure, "http_status") == _LIMITED
     return failure.executed is not _NO and not is_turned_away
+
+
+# ---- whether a circuit counts it ----------------------------------------------------------------
+
+
+def verdict_of(
+    failure: Failure, breaker: Counting, named: tuple[Any, ...] = ()
+) -> Literal["failure", "neutral", "critical"]:
+    """Return how `breaker` counts `failure`; critical opens the circuit at once.
+
+    `breaker.on` decides which failures count; without it, the categories do and `named`, the
+    exception classes that the Retry beside it names. A rejection by one of our own layers never
+    left this process and says nothing about the server. Neither does a rate limiter: its server lives.
+    """
+    if failure.code in REJECTED or (breaker.ignore and matches_safely(breaker.ignore, failure)):
+        return "neutral"
+    if failure.severity in _ALARMING:
+        return "critical"
+    if breaker.on:
+        return "failure" if matches_safely(breaker.on, failure) else "neutral"
+    if failure.code == RATE_LIMITED:
+        return "neutral"
+    if failure.category in _ON_THE_WAY or failure.retryable or names_class(named, failure):
+        return "failure"
+    return "neutral"
 
 
 # ---- whether it helps, and when -----------------------------------------------------------------
