@@ -25,7 +25,7 @@ import tempfile
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -51,6 +51,7 @@ OURS = ("effects", "effects_verify", "phases")
 ORDERS = len(POINTS)
 WORKERS = 4  # jobs at once: a life waits more than it works
 FEW, MANY = 10, 30
+MOST_LIVES = 5  # that are timed
 MOST_FLUSHES = 2  # of a call through a policy
 HEAD = [
     *("", "the far end has to", "kills", "ran twice", "never ran", 'of these "done"', "unknown"),
@@ -205,11 +206,15 @@ def flushes(lives: Lives) -> float | None:
     return (counts[1] - counts[0]) / (MANY - FEW)
 
 
-def milliseconds(lives: Lives, rounds: int) -> float:
-    """What a call costs: the median of the later calls, in the best of some lives."""
-    with lives.process() as live:
-        found = [statistics.median(lives.whole(live, MANY)[FEW:]) for _ in range(min(rounds, 5))]
-    return 1_000 * min(found)
+def milliseconds(programs: list[Lives], rounds: int) -> list[float]:
+    """What a call of each costs: the median of the later calls of a life, in the best of some, which take turns."""
+    with ExitStack() as stack:
+        processes = [(lives, stack.enter_context(lives.process())) for lives in programs]
+        medians = [
+            [statistics.median(lives.whole(live, MANY)[FEW:]) for lives, live in processes]
+            for _ in range(min(rounds, MOST_LIVES))
+        ]
+    return [1_000 * min(costs) for costs in zip(*medians, strict=True)]
 
 
 def goals(program: str, counts: Counter[str], flushed: float | None) -> str:
@@ -225,27 +230,38 @@ def goals(program: str, counts: Counter[str], flushed: float | None) -> str:
     return "; ".join(f"missed: {name}" for name, missed in misses.items() if missed) or "hold"
 
 
-def row(lives: Lives, rounds: int) -> list:
+def row(lives: Lives, rounds: int, cost: float) -> list:
     """One row of the table."""
     counts, flushed = killed(lives, rounds), flushes(lives)
     numbers = [counts[name] for name in ("kills", "twice", "never", "false", "unknown", "verified")]
     each = "no strace" if flushed is None else f"{flushed:.1f}"
-    cost = milliseconds(lives, rounds)
     return [*ROWS[lives.program], *numbers, each, cost, goals(lives.program, counts, flushed)]
+
+
+def python_of(program: str) -> str | None:
+    """The interpreter for a program; None if its library cannot be installed."""
+    if not program.startswith("dbos"):
+        return sys.executable
+    try:
+        return str(python_with(ENVIRONMENT, [DBOS]))
+    except subprocess.CalledProcessError:
+        return None
 
 
 def main(rounds: int, programs: list[str]) -> None:
     """Print one table, with the goals and whether they hold."""
-    rows, pythons, far_end = [], dict.fromkeys(ROWS, sys.executable), FarEnd()
+    pythons, far_end = {program: python_of(program) for program in programs}, FarEnd()
     with tempfile.TemporaryDirectory() as folder, far_end.served() as url:
-        for program in programs:
-            if program.startswith("dbos"):
-                try:
-                    pythons[program] = str(python_with(ENVIRONMENT, [DBOS]))
-                except subprocess.CalledProcessError:
-                    rows.append([*ROWS[program], f"skipped: {DBOS} is missing", *[""] * 8])
-                    continue
-            rows.append(row(Lives(Path(folder), program, pythons[program], far_end, url), rounds))
+        found = [
+            Lives(Path(folder), program, python, far_end, url)
+            for program, python in pythons.items()
+            if python is not None
+        ]
+        costs = milliseconds(found, rounds)
+        rows = [row(lives, rounds, cost) for lives, cost in zip(found, costs, strict=True)]
+    for program, python in pythons.items():
+        if python is None:
+            rows.append([*ROWS[program], f"skipped: no {DBOS}", *[""] * (len(HEAD) - 3)])
     table(f"What became of an effect whose process was killed; {DBOS}", HEAD, rows, packages=())
 
 
