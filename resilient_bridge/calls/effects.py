@@ -239,8 +239,11 @@ class EffectLedger(ABC):
         """Note that the caller has gone without the end of the call."""
 
     @abstractmethod
-    def took(self, effect: Effect) -> bool:
-        """Give the end of a call to the caller who asks now; False if another was faster."""
+    def took(self, effect: Effect, *answer: Any) -> bool:
+        """Give the end of a call to the caller who asks now; False if another was faster.
+
+        `answer` is the one that the caller gets, if `verify` found it.
+        """
 
     @abstractmethod
     def enter(self, effect: Effect) -> None:
@@ -389,7 +392,7 @@ class Gate:
             return earlier.number
         ran = Ran(earlier.answer) if earlier.has_answer else verdict
         if isinstance(ran, Ran):
-            if not self.ledger.took(earlier):
+            if not self.ledger.took(earlier, ran.answer):
                 return replaces
             resolved(earlier, "verified" if ran is verdict else "late_answer")
             return ran
