@@ -244,7 +244,7 @@ async def captured(
 def _edge(function: object) -> CallFrame:
     """Return a boundary inside the current context, where inner calls report their count."""
     around = CURRENT.get()
-    edge = new_frame(None, around, around.world, around.world.monotonic(), around.deadline_at)
+    edge = new_frame(None, around, around.world, around.world.monotonic(), around)
     edge.first = around.first or around
     edge.is_protected = hasattr(function, "__binding__")
     return edge
