@@ -42,8 +42,8 @@ from .keys import asked
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
+    from ..failure.classifier import Reading
     from .frame import Form
-    from .results import Reading
 
 
 # ---- what a verify function is asked, and says ----------------------------------------------------

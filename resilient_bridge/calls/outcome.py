@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..failure import OWN_WORDS, classify, model_report, model_type, redact_lines, unproven
+from ..failure.classifier import ANSWERS, RESULTS, Reading
 from ..failure.teaching import taught
 from .frame import CURRENT, CallFrame, leave_context, new_frame
-from .results import ANSWERS, RESULTS, Reading
 
 
 if TYPE_CHECKING:

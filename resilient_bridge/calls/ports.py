@@ -23,7 +23,9 @@ from ..lazy_names import lazily
 
 if TYPE_CHECKING:
     from .binding import Binding as Binding
+    from .binding import settled as settled
     from .breaker.state import CircuitState as CircuitState
+    from .decision import calls_for as calls_for
     from .effects import Effect as Effect
     from .effects import EffectLedger as EffectLedger
     from .effects import asked_for as asked_for
@@ -60,14 +62,7 @@ if TYPE_CHECKING:
     from .protect import protected_for as protected_for
     from .recommended import of_one_request as of_one_request
     from .registry import States as States
-    from .results import ANSWERS as ANSWERS
-    from .results import RESULTS as RESULTS
-    from .results import Reading as Reading
-    from .results import failure_of_answer as failure_of_answer
-    from .results import failure_of_result as failure_of_result
-    from .results import settled as settled
     from .retry.coordination import BUDGETS as BUDGETS
-    from .retry.decision import calls_for as calls_for
     from .retry.unrepeated import tell_cut as tell_cut
     from .stream_calls import stream_broke as stream_broke
     from .stream_items import NO_LIMITS as NO_LIMITS
@@ -79,8 +74,9 @@ if TYPE_CHECKING:
     from .tracing import stop_tracing as stop_tracing
 
 _NAMES = {
-    ".binding": "Binding",
+    ".binding": "Binding settled",
     ".breaker.state": "CircuitState",
+    ".decision": "calls_for",
     ".effects": "Effect EffectLedger asked_for call_options inside resolved",
     ".evidence": "disprove failure_in_call never_again",
     ".frame": "CallFrame caller current_frame enter_world forbid_hedge frame_with_key hear_quota"
@@ -93,9 +89,7 @@ _NAMES = {
     ".protect": "bind form_of protected_for",
     ".recommended": "of_one_request",
     ".registry": "States",
-    ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
     ".retry.coordination": "BUDGETS",
-    ".retry.decision": "calls_for",
     ".retry.unrepeated": "tell_cut",
     ".stream_calls": "stream_broke",
     ".stream_items": "NO_LIMITS StreamLimits limits_of_call",

@@ -15,10 +15,10 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from ..failure import config_error
-from ..failure.plain import PLAIN
+from ..failure.failure import PLAIN
 from ..failure.what import is_function
 from ..values.fields import refuse
-from .binding import Binding, Options
+from .binding import Binding, Options, settled
 from .engine import protect_async
 from .engine_sync import protect_sync
 from .fallback.value import Fallback
@@ -27,7 +27,6 @@ from .hedge.value import Hedge
 from .keys import passed_on
 from .plan import Operation, plan_of
 from .registry import States
-from .results import settled
 from .share.value import Share
 from .stream_calls import protect_async_stream, protect_stream
 from .timeout.value import Timeout

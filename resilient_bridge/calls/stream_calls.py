@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..failure import DeadlineExceededError, Executed, Record, attach
+from .decision import failure_in
 from .engine import protect_async
 from .engine_sync import protect_sync
-from .evidence import failure_in
 from .finished import stream_finished
 from .frame import CURRENT, CallFrame
 from .frame import new_frame as begin_attempt

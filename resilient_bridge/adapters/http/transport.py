@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...calls import AdaptiveLimit, Retry
 from ...calls.ports import (
-    RESULTS,
     Hedge,
-    Reading,
     States,
     bind,
-    failure_of_result,
     forbid_hedge,
     hear_quota,
     is_retried_around,
@@ -28,8 +25,15 @@ from ...calls.ports import (
     repeat_within,
     tell_cut,
 )
-from ...failure import BridgeError, config_error, stays_here
-from ...failure.plain import PLAIN
+from ...failure import (
+    PLAIN,
+    RESULTS,
+    BridgeError,
+    Reading,
+    config_error,
+    failure_of_result,
+    stays_here,
+)
 from ...failure.teaching import taught
 from ...locks import new_lock
 from ...values.fields import check_flag, is_count

@@ -28,7 +28,8 @@ from ... import events
 from ...failure import RATE_LIMITED, Executed, Record, unproven
 from ...telemetry import emit
 from ...transports.event_loop import running_loop
-from ..evidence import failure_in, keep, record_inside
+from ..decision import failure_in, record_inside
+from ..evidence import keep
 from ..frame import CURRENT, ROOT, CallFrame, enclosing, inside_of
 from ..stream_items import StartedStream
 from .state import HedgeState
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ...failure import Failure
+    from ...failure.classifier import Reading
     from ...world.real import TimerHandle
     from ..guards import Guard
-    from ..results import Reading
     from .value import Hedge
 
 

@@ -36,7 +36,7 @@ from ...failure import (
     failure_or_none,
     record_of,
 )
-from ...failure.plain import PLAIN
+from ...failure.failure import PLAIN
 from ...telemetry import emit
 from ...telemetry.hub import HUB
 from ...transports.event_loop import running_loop
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ...failure import Failure
+    from ...failure.classifier import Reading
     from ..frame import CallFrame
-    from ..results import Reading
     from .value import Share
 
 
