@@ -204,7 +204,7 @@ def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
     Never raises its failures.
     """
-    from .protect import form_of
+    from .forms import form_of
 
     # Any callable will do, a class among them; only an async one is different.
     if not isinstance(function, type) and form_of(function) == "async":
