@@ -413,7 +413,11 @@ class Gate:
     # ---- the end of a call
 
     def raised(self, effect: Effect, error: BaseException) -> Callable[[], None] | None:
-        """Return what writes the end of a call that raised this; None if it is in doubt."""
+        """Return what writes the end of a call that raised this; None if it is in doubt.
+
+        That a server declined a request, as with a 422, is no end here: the function may have done
+        something before it. An answer that it returns is its end, whatever is in it.
+        """
         executed, wall = Executed.MAYBE, current_world().wall()
         if isinstance(error, Exception):
             executed = classify(error).executed

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .evidence import disprove as disprove
     from .evidence import failure_in_call as failure_in_call
     from .evidence import never_again as never_again
+    from .forms import form_of as form_of
     from .frame import CallFrame as CallFrame
     from .frame import caller as caller
     from .frame import current_frame as current_frame
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from .policy import EnvironmentSource as EnvironmentSource
     from .policy import SettingsSource as SettingsSource
     from .protect import bind as bind
-    from .protect import form_of as form_of
     from .protect import protected_for as protected_for
     from .recommended import of_one_request as of_one_request
     from .registry import States as States
@@ -79,6 +79,7 @@ _NAMES = {
     ".decision": "calls_for",
     ".effects": "Effect EffectLedger asked_for call_options inside resolved",
     ".evidence": "disprove failure_in_call never_again",
+    ".forms": "form_of",
     ".frame": "CallFrame caller current_frame enter_world forbid_hedge frame_with_key hear_quota"
     " is_retried_around keep_arguments keep_permit leave_call leave_world make_last outside remaining"
     " repeat_within request_sent",
@@ -86,7 +87,7 @@ _NAMES = {
     ".limits.state": "RateState",
     ".outcome": "captured",
     ".policy": "EnvironmentSource SettingsSource",
-    ".protect": "bind form_of protected_for",
+    ".protect": "bind protected_for",
     ".recommended": "of_one_request",
     ".registry": "States",
     ".retry.coordination": "BUDGETS",
