@@ -26,6 +26,7 @@ from ..calls.effects import (
     call_options,
     resolved,
 )
+from ..config.documents import joined
 from ..failure import Failure, StoreError, config_error
 from ..failure.teaching import taught
 from ..files.owner import Owner
@@ -514,7 +515,7 @@ def _by_name(
         if not isinstance(name, str) or not name:
             raise config_error(path, "names that are not empty", name)
         if not fits(each):
-            raise config_error(f"{path}[{name!r}]", wanted, each)
+            raise config_error(joined(path, name), wanted, each)
     return cast("dict[str, Any]", dict(by_name))
 
 

@@ -575,7 +575,7 @@ def test_a_file_that_was_removed_is_written_anew_with_its_doubts(path, heard):
         ({"results": 1}, "Effects.results"),
         ({"key": "order"}, "Effects.key"),
         ({"ignore": "note"}, "Effects.ignore"),
-        ({"verify": {"pay": 5}}, r"Effects.verify\['pay'\]"),
+        ({"verify": {"pay": 5}}, r"Effects\.verify\.pay"),
     ],
 )
 def test_a_wrong_argument_is_named(wanted, text):
