@@ -29,7 +29,7 @@ from ...telemetry.hub import HUB
 from ...transports.event_loop import running_loop
 from ...world import REAL
 from ...world.signal import Signal
-from ..evidence import failure_in
+from ..decision import failure_in
 from ..fallback.ladder import rungs_allowed
 from ..frame import enclosing
 from ..guards import Guard, not_admitted
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
     from ...failure import Stopped
     from ..breaker.state import CircuitState
+    from ..decision import Matcher
     from ..fallback.value import Fallback
     from ..frame import CallFrame
     from ..guards import Wait
-    from ..retry.decision import Matcher
     from .state import Change, Limit, Limits
     from .value import AdaptiveLimit
 
