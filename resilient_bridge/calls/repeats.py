@@ -355,6 +355,8 @@ class Repeats:
             following.world = frame.world
         following.started = frame.world.monotonic()
         following.deadline_at, following.permit = frame.deadline_at, None
+        if frame.heirs is not None:
+            following.inherit(self.first)
         following.number, following.failure = frame.number + 1, self.history[-1]
         return following
 

@@ -183,9 +183,7 @@ def protect_async_stream(function: Callable[..., Any], binding: Binding) -> Call
 def _begin_held(operation: Operation) -> CallFrame:
     """Return the frame that holds what the layers lasting as long as the stream acquired."""
     around = CURRENT.get()
-    return begin_attempt(
-        operation, around, around.world, around.world.monotonic(), around.deadline_at
-    )
+    return begin_attempt(operation, around, around.world, around.world.monotonic(), around)
 
 
 def stream_broke(protected: Any, error: Exception) -> None:

@@ -211,7 +211,8 @@ class _Race:
         hedge.operation, hedge.outer = first.operation, first.first or first
         hedge.first, hedge.world = first.first or first, first.world
         hedge.started = first.world.monotonic()
-        hedge.deadline_at, hedge.permit = first.deadline_at, None
+        hedge.permit = None
+        hedge.inherit(first)
         hedge.number, hedge.failure = first.number, first.failure
         return hedge
 
