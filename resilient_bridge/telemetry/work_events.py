@@ -216,7 +216,7 @@ class Hedged(Event):
 
     def __note__(self) -> tuple[str, dict[str, Any]]:
         note = {"requests": self.requests, "winner": self.winner, "unknown": self.unknown}
-        return "hedged", note
+        return "hedged", note | ({"to": self.to} if self.to else {})
 
 
 class AnswerShared(Event):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import warnings
+from contextlib import suppress
 from functools import partial
 from random import Random
 from unittest.mock import AsyncMock
@@ -342,6 +344,57 @@ def test_no_further_request_while_the_other_function_refuses():
 
     in_virtual_time(work)
     assert mirror.asked == 1
+
+
+@each_row("seed", range(40))
+def test_a_cancelled_caller_cancels_all_of_it(seed):
+    """At any moment, in both functions: no task, no permit and no request is left."""
+    rng = Random(seed)
+
+    def script():
+        return [(rng.uniform(0.5, 3), RESET if rng.random() < 0.3 else None) for _ in range(4)]
+
+    first, mirror = Server(*script()), Mirror(*script())
+    retry = rb.Retry(attempts=2, backoff=rb.Backoff.constant(0))
+    call = raced(first, mirror, retry, rb.Bulkhead(2), rb.Breaker.consecutive(100, slow_after=60))
+
+    async def work():
+        task = asyncio.create_task(call())
+        instants = [1 + seconds for seconds, _ in (*first.script, *mirror.script)]
+        await asyncio.sleep(rng.choice([rng.uniform(0, 4), *instants]))
+        task.cancel()
+        with suppress(asyncio.CancelledError, ConnectionResetError):
+            await task
+        assert len(asyncio.all_tasks()) <= 2
+        return first.running + mirror.running
+
+    assert in_virtual_time(work, seed=seed)[0] == 0
+    assert not call.__binding__.operation.circuit.under_way
+
+
+@each_row("here, there", [
+    ((10, None), (1, None)), ((3, ConnectionResetError), (5, None)),
+    ((3, ConnectionResetError), (1, PermissionError)), ((3, httpx.Response(503)), (5, None)),
+])  # fmt: skip
+def test_a_race_that_is_over_is_freed(here, there):
+    def races():
+        return [each for each in gc.get_objects() if type(each).__name__ in {"_Race", "_Further"}]
+
+    call, before = raced(Server(here), Mirror(there)), {id(each) for each in races()}
+
+    async def work():
+        for _ in range(5):
+            with suppress(ConnectionError):
+                await call()
+        await asyncio.sleep(60)
+        return [each for each in races() if id(each) not in before]
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert in_virtual_time(work)[0] == []
+    finally:
+        gc.enable()
 
 
 # ---- streams ------------------------------------------------------------------------------------

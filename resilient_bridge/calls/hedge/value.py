@@ -34,8 +34,8 @@ class Hedge(Layer):
     failure that a repeat cannot help ends the race; of others the last request's is waited for.
 
     With `to` the further requests go to that function instead, with the same arguments: another
-    region, mirror or model. Only its success counts; its failures, and what it says of a circuit
-    or a limit, never stand for the first request.
+    region, mirror or model. Only a success is an answer then: a failure there is never that of the
+    call, and neither is told to the circuit or a limit.
 
     Only for async functions and streams (until their first item) that may run twice: ConfigError
     for any other, for a `to` of another kind or with other arguments, and for a bad field.
