@@ -8,7 +8,8 @@ the names of this table, and nothing else (an import contract says so). It promi
 - *Ask the call in progress, and tell it:* the functions of `current`. How much time is left, that a
   request was sent, that no attempt may follow, that work is not part of the call.
 - *Parts of a strategy that work alone:* the state of a circuit or of a rate limit for an owner that
-  asks it, the limits of a stream, a deadline; the budgets and the tracer for exporters.
+  asks it, the limits of a stream, a deadline; the budgets, the calls that wait for a limit and the
+  tracer for exporters.
 - *Keep an effect in doubt from happening again:* the ledger, and what is asked of it.
 
 Each name loads when it is first used: who needs one of them does not load the engine.
@@ -22,6 +23,7 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from .adaptive.status import calls_waiting as calls_waiting
     from .binding import Binding as Binding
     from .binding import settled as settled
     from .breaker.state import CircuitState as CircuitState
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from .tracing import stop_tracing as stop_tracing
 
 _NAMES = {
+    ".adaptive.status": "calls_waiting",
     ".binding": "Binding settled",
     ".breaker.state": "CircuitState",
     ".decision": "calls_for",
