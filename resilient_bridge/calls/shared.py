@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import (
     TYPE_CHECKING,
+    Final,
     Literal,
     NamedTuple,
     Protocol,
@@ -202,6 +203,10 @@ class SharedState(Protocol):
     def budget(self, key: str, rules: BudgetRules, /) -> BudgetLine:
         """Return the line to the retry budget of this name."""
         ...
+
+
+PRESENT: Final = 1.0
+"""Seconds after which a user of a limit whose calls have not looked is not waited for."""
 
 
 class LimitShare(NamedTuple):

@@ -112,6 +112,28 @@ def test_a_pause_holds_for_all_processes():
     assert took > 55
 
 
+def test_the_clients_of_an_origin_share_the_limit_of_each_route():
+    server, found = Server(1), stores(2)
+
+    async def answer(request):
+        return httpx.Response(429 if await server.answer() is REFUSED else 200)
+
+    def client(store):
+        policy = rb.Policy(rb.Retry(), rb.AdaptiveLimit(), state=store)
+        transport = rb.HTTPTransport(policy, inner=httpx.MockTransport(answer))
+        return httpx.AsyncClient(transport=transport, base_url="http://api.example.com")
+
+    async def main():
+        async with client(found[0]) as one, client(found[1]) as other:
+            answers = await asyncio.gather(*(each.get("/a") for each in (one, one, other, other)))
+            await asyncio.sleep(0.5)
+            return {each.status_code for each in answers}
+
+    statuses, _ = run(main)
+    assert statuses == {200}
+    assert len(found[0].server.limits) == 1
+
+
 def test_the_clock_of_the_server_is_that_of_all():
     """What was learnt is the same in two processes, although nobody's clock is the server's."""
     limit = Machine(8, 100.0, least=1, most=None, patience=120)
@@ -196,6 +218,25 @@ def test_a_listed_limit_that_does_not_exist_limits_nothing():
     results, seconds = run(lambda: agents(ask, 9, 1))
     assert set(results) == {"answer"}
     assert seconds < 2.1
+
+
+def test_a_store_that_goes_away_at_the_first_look_limits_nothing():
+    """It was there when this process heard of the limit, and not when it asked what it is."""
+    server = Server(9)
+    (store,) = stores(1)
+    (ask,) = functions([store], server)
+    store.is_limited = store.has = lambda *_: True
+    make = store.line
+
+    def line(*how):
+        made = make(*how)
+        store.is_up = False  # before the line could be informed
+        return made
+
+    store.line = line
+    results, seconds = run(lambda: agents(ask, 4, 1))
+    assert set(results) == {"answer"}
+    assert seconds < 2.2
 
 
 def test_numbers_that_are_none_are_written_over():

@@ -10,7 +10,7 @@ import pytest
 
 from tests.calls import remote_store
 from tests.internals.calls import LimitProposal, LimitShare
-from tests.internals.stores import LIMIT, LIMITS
+from tests.internals.stores import LIMIT, LIMITS, Exchange
 from tests.redis_server import redis_server_fixture
 
 
@@ -136,3 +136,22 @@ def test_the_list_has_what_is_in_force_and_at_most_512(client):
 def test_entries_from_before_the_clock_was_set_back_are_dropped(client):
     client.zadd("limits", {"old": time.time() * 1_000 + 7_200_000})
     assert in_force(client) == []
+
+
+# ---- the clock of the server ---------------------------------------------------------------------------
+
+
+def test_the_clock_of_the_server_is_known_as_well_as_the_fastest_answer_allows():
+    """A slow answer moves nothing; a clock that was set is followed at once."""
+    one = Exchange("redis://127.0.0.1:1", "test", timeout=1, retry_after=1)
+    assert one.known_ahead is None
+
+    def asked(began, ended, clock):
+        one._between = began, ended
+        return one.ahead(clock)
+
+    assert asked(10.0, 10.2, 1_010.1) == pytest.approx(1_000.0)
+    assert asked(20.0, 20.002, 1_020.051) == pytest.approx(1_000.049)  # at the nearest bound
+    assert asked(30.0, 35.0, 1_034.9) == pytest.approx(1_000.049)  # fits, however slow
+    assert asked(40.0, 40.002, 1_100.0) == pytest.approx(1_059.998)  # it was set
+    assert one.known_ahead == pytest.approx(1_059.998)

@@ -496,4 +496,7 @@ _LEARNT: Final[dict[str, type[float | int]]] = {
     **dict.fromkeys(("refused", "_strikes", "_known", "_hits", "_needs"), int),
     **dict.fromkeys(("is_exhausted", "_is_fresh"), bool),
 }
-"""What a limit has learnt, in the order in which other processes read it."""
+"""What a limit has learnt, in the order in which other processes read it.
+
+Another order is another format, of the file (`_MAGIC`) and of Redis (`FORMAT`).
+"""

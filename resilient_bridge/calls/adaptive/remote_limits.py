@@ -17,9 +17,9 @@ from copy import copy
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from ..shared import LimitProposal
+from ..shared import PRESENT, LimitProposal
 from .machine import FORGOTTEN_AFTER, Ticket
-from .shared_limits import PRESENT, SharedLimit, SharedLimits
+from .shared_limits import SharedLimit, SharedLimits
 
 
 if TYPE_CHECKING:

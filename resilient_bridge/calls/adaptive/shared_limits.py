@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...failure import config_error
 from ...values.identical import NotComparableError, digest_of
-from ..shared import LimitShare
+from ..shared import PRESENT, LimitShare
 from .machine import FORGOTTEN_AFTER
 from .state import Limit, Limits
 
@@ -35,8 +35,6 @@ _LOOKS: Final = (0.005, 0.05)
 """Seconds after which a waiting process looks again for a free place: a twentieth of a call's
 duration, between these."""
 _SHUT_LOOKS: Final = 0.25  # the same, while nobody may start
-PRESENT: Final = 1.0
-"""Seconds after which a process that wrote nothing, or whose calls do not look, is not waited for."""
 
 
 class SharedLimit(Limit):

@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from ...calls.shared import LimitShare, RemoteLimitView
+from ...calls.shared import PRESENT, LimitShare, RemoteLimitView
 from ...world import REAL
 from .exchange import Line
 from .question import PendingQuestion
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 _LEASE: Final = 10.0  # seconds after which a process that does not answer has nothing any more
-_PRESENT: Final = 1.0  # seconds after its last proposal for which a waiting call is waited for
 _LEAVE: Final = "-"
 _NOTHING: Final = "0"
 
@@ -193,7 +192,7 @@ class RedisLimit(Line):
         if sent is not None:
             numbers = " ".join(map(repr, sent.numbers or ()))
             seconds, share = sent.seconds, _written(sent.share)
-            if REAL.monotonic() - self._proposed_at > _PRESENT:  # its loop is blocked
+            if REAL.monotonic() - self._proposed_at > PRESENT:  # its loop is blocked
                 share = _written(sent.share._replace(first=inf))
         ttl, lease = f"{seconds * 1_000:.0f}", f"{_LEASE * 1_000_000:.0f}"
         return LIMIT, f"limit:{self.key}", [self._user, self._version, numbers, ttl, lease, share]

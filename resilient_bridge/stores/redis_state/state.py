@@ -40,13 +40,14 @@ def _check_prefix(_: object, __: attrs.Attribute[Any], prefix: object) -> None:
 
 @attrs.frozen(repr=False, eq=False)
 class RedisState(Value):
-    """Circuits, retry budgets and adaptive limits shared by all processes with the same `url`, `prefix` and keys.
+    """Circuits, retry budgets and adaptive limits of all processes with this `url`, `prefix` and keys.
 
         state = rb.stores.RedisState("redis://localhost:6379")
         policy = rb.Policy(rb.Breaker(key="search"), state=state)
 
-    A call waits for Redis at most `timeout` seconds, and rarely at all: a closed circuit costs no
-    round trip. While Redis is unavailable, too slow or full, each process decides alone
+    A call waits for Redis at most `timeout` seconds, and rarely at all: a closed circuit and a call
+    without a limit cost no round trip. Under an adaptive limit a call asks for its place, and times
+    are those of Redis' clock; a process that dies gives its places back after 10 s. While Redis is unavailable, too slow or full, each process decides alone
     (`StoreChanged`). Redis is tried again after `retry_after` seconds, then after twice as long each
     time, up to 30 s; once it answers, its state counts again (`StoreChanged`).
 
