@@ -327,14 +327,15 @@ class Exchange:
     def stop(self) -> None:
         with self.lock:
             self.is_up, self.is_closed = False, True
-            for line in self._lines:
+            lines = list(self._lines)
+            for line in lines:
                 if line.ending():
                     self._due[line] = 0.0
             thread = self._thread
             self.lock.notify_all()
         if thread is not None and thread is not threading.current_thread():
             thread.join(_DEADLINE)
-        for line in list(self._lines):
+        for line in lines:
             line.ended()
 
     def begin_anew(self) -> None:

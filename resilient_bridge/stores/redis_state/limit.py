@@ -83,7 +83,8 @@ class RedisLimits(Line):
         """Return a new line to the limit of this name."""
         line = RedisLimit(self._exchange, _key_of(name), learn, self)
         self._exchange.serve(line)
-        self._here.add(line)
+        with self._exchange.lock:  # its thread walks through them
+            self._here.add(line)
         return line
 
     def list_now(self) -> None:
