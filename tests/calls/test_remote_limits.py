@@ -16,11 +16,8 @@ from tests.calls import remote_store
 from tests.calls.test_adaptive_limit import REFUSED, Server, run
 from tests.calls.test_shared_limits import agents
 from tests.internals.calls import (
-    LimitProposal,
-    LimitShare,
     Machine,
     RemoteLimits,
-    RemoteLimitView,
     Ticket,
 )
 
@@ -472,12 +469,3 @@ def test_what_others_wrote_first_is_taken_and_what_happened_here_is_done_again()
     first.advance(limits[0], 1.2)
     carry()
     assert limits[0].numbers() == pytest.approx(limits[1].numbers(), nan_ok=True)
-
-
-def test_a_proposal_is_what_a_store_may_hold():
-    """Numbers and nothing of ours."""
-    proposal = LimitProposal(1, (1.0, 2.0), LimitShare(1, 0, inf, 2.0), 600.0)
-    view = RemoteLimitView(None, (), 3.0)
-    assert all(isinstance(each, float) for each in proposal.numbers)
-    assert view.numbers is None
-    assert REFUSED is not None
