@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ...failure import Failure
+    from ..shared import Question
     from .value import AdaptiveLimit
 
 
@@ -56,6 +57,10 @@ class Limit(Machine):
         self.longest_wait = 0.0
         self.watching: list[Ticket] = []  # the first of the queue, and the time they wait for
         self.watch_at = inf
+
+    def is_watched_by(self, ticket: Ticket) -> bool:
+        """Return whether this waiting call has to watch the time."""
+        return ticket in self.queue[:WATCH]
 
 
 class Limits:
@@ -111,6 +116,10 @@ class Limits:
     def in_force(self) -> bool:
         """Whether some call may have to wait."""
         return bool(self.by_key) or self.settings.start is not None
+
+    def ask(self) -> Question[bool] | None:
+        """Ask whether some limit is in force, if this process does not know."""
+        return None
 
     # ---- calls ----------------------------------------------------------------------------------
 
