@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 import resilient_bridge as rb
-from resilient_bridge.world.real import World
+from resilient_bridge.world import World
 from tests.internals.testing import EPOCH
 
 
