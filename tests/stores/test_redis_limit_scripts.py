@@ -168,3 +168,24 @@ async def test_what_is_proposed_just_before_the_limit_is_forgotten_is_written(se
         line.propose(LimitProposal(number=1, numbers=(1.0,), share=share, seconds=0.0001))
         await until(lambda: learnt, "there is an answer")
     assert learnt[0] == 1
+
+
+async def test_a_closed_state_gives_back_what_it_has_although_a_call_proposes(server, client):
+    """A call that waits proposes until it hears of the end; the others would wait for its lease."""
+    learnt = []
+    share = LimitShare(running=1, earlier=0, first=inf, at=0.0)
+    state = RedisState(server.url)
+    line = state.limits().line("quota", lambda _, number: learnt.append(number))
+    line.propose(LimitProposal(number=1, numbers=(1.0,), share=share, seconds=600.0))
+    await until(lambda: learnt, "there is an answer")
+    end = line.ending
+
+    def ending():
+        is_more = end()
+        line.propose(LimitProposal(number=2, numbers=None, share=share, seconds=600.0))
+        return is_more
+
+    line.ending = ending
+    state.close()
+    (key,) = client.keys("*limit:*")
+    assert {*client.hgetall(key)} == {"version", "numbers"}

@@ -155,7 +155,7 @@ class RedisLimit(Line):
         """Send this in the next exchange, which is at once."""
         exchange = self._exchange
         with exchange.lock:
-            if proposal is not None:
+            if proposal is not None and not exchange.is_closed:  # then it gives back what it has
                 self._take(proposal)
             if exchange.is_up:
                 if self._due_since is None:
