@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.requirements import REQUIREMENTS
 
 
@@ -274,10 +276,27 @@ def test_the_bridge_client_loads_no_http_stack():
     )
 
 
-def test_p9_what_reads_failures_and_mistakes_is_loaded_by_the_first_one():
+DECORATED = """import resilient_bridge as rb
+@rb.Policy(rb.Retry(), rb.Breaker(), rb.Timeout(3))(idempotent=True)
+async def call(): return {}
+import asyncio; asyncio.run(call())
+"""
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "from resilient_bridge import BridgeClient; BridgeClient('wss://bridge.example/ws')",
+        DECORATED,
+    ],
+    ids=["client", "function"],
+)
+def test_p9_what_reads_failures_and_mistakes_is_loaded_by_the_first_one(first):
     """The patterns for the bodies of providers alone would double the time to the first BridgeClient."""
-    first = "from resilient_bridge import BridgeClient; BridgeClient('wss://bridge.example/ws')"
     late = (
+        "calls.adaptive.machine",
+        "calls.hedge.race",
+        "calls.share.flight",
         "failure.closes",
         "failure.contents",
         "failure.dispatch",

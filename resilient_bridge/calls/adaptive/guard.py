@@ -91,6 +91,8 @@ class AdaptiveGuard(Guard):
 
     __slots__ = ("layer", "may_wait")
 
+    is_adaptive = True
+
     def __init__(self, layer: AdaptiveLimit, is_shared: bool = False) -> None:
         self.layer = layer
         # The short path is not taken while a limit is in force, of which another process may know.
