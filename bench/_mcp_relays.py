@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-import venv
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from _environments import has, note, python_with
 from _processes import processes, tree_of
 
 
@@ -43,39 +42,16 @@ FASTMCP_CHILD = "from fastmcp.client.transports import StdioTransport; " + FASTM
 def install() -> None:
     """Install what is missing, or was asked for in another version."""
     names = [f"{name}@{version}" for name, version in NPM.items()]
-    if not _has(HOME / "node", names):
+    if not has(HOME / "node", names):
         options = ("--silent", "--no-audit", "--no-fund", "--prefix", HOME / "node")
         subprocess.run(["npm", "install", *options, *names], check=True)
-        _note(HOME / "node", names)
+        note(HOME / "node", names)
     install_python()
 
 
 def install_python(*chosen: str) -> None:
     """The relays from PyPI: the chosen ones, else all."""
-    names = [f"{name}=={PYPI[name]}" for name in chosen or PYPI]
-    if not _has(HOME / "python", names):
-        if not PYTHON.exists():
-            venv.create(HOME / "python", with_pip=True)
-        subprocess.run(
-            [PYTHON, "-m", "pip", "install", "-q", *names], check=True, stderr=subprocess.DEVNULL
-        )
-        _note(HOME / "python", names)
-
-
-def _noted(folder: Path) -> list[str]:
-    noted = folder / "installed"
-    return noted.read_text().split() if noted.exists() else []
-
-
-def _has(folder: Path, names: list[str]) -> bool:
-    return set(names) <= set(_noted(folder))
-
-
-def _note(folder: Path, names: list[str]) -> None:
-    """Add these to what is installed; another version of the same package is replaced."""
-    packages = {re.split("[=@]", name)[0] for name in names}
-    others = [line for line in _noted(folder) if re.split("[=@]", line)[0] not in packages]
-    (folder / "installed").write_text("\n".join([*others, *names]))
+    python_with(HOME / "python", [f"{name}=={PYPI[name]}" for name in chosen or PYPI])
 
 
 def versions() -> str:

@@ -10,6 +10,7 @@ of other libraries or written by hand, in the same process; the sidecar runs in 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import logging
@@ -53,7 +54,6 @@ GOALS = {
     "toolbox.call": (60, 12),
     "a workflow phase with one call": (700, 20),
 }
-FSYNCS = 8  # of that phase
 
 
 # ---- counting ----------------------------------------------------------------------------------------------------------
@@ -256,20 +256,24 @@ async def toolbox_call() -> Count:
 
 
 async def workflow_phase() -> Count:
-    """The run of a workflow with one phase, which calls a tool once."""
+    """The run of a workflow with one phase, which calls a tool once; of flushes those that a second phase adds."""
+    counts = [await _workflow(1) for _ in range(3)]
+    count = smallest(counts[1:])
+    count.flushes = (await _workflow(2)).flushes - count.flushes
+    return count
 
+
+async def _workflow(phases: int) -> Count:
     async def body(phase: Any) -> None:
         await phase.call("add", {"a": 1})
 
-    counts = []
-    for _ in range(3):
-        with tempfile.TemporaryDirectory() as folder:
-            flow = rb.agent.Workflow(f"{folder}/state.json", root=folder, tools=_toolbox())
-            flow.phase(name="one")(body)
-            with Count() as count:
-                await flow.run()
-        counts.append(count)
-    return smallest(counts[1:])
+    with tempfile.TemporaryDirectory() as folder:
+        flow = rb.agent.Workflow(f"{folder}/state.json", root=folder, tools=_toolbox())
+        for number in range(phases):
+            flow.phase(name=f"phase-{number}")(body)
+        with Count() as count:
+            await flow.run()
+    return count
 
 
 async def sidecar(*options: str) -> Count:
@@ -408,14 +412,33 @@ def counted(name: str) -> Count:
         return asyncio.run(JOURNEYS[name]())
 
 
+def asked(words: list[str]) -> list[str]:
+    """Return the journeys that the command line names, all of them without a name; "1" is for the runner of all scripts."""
+    parser = argparse.ArgumentParser(
+        description=f"{__doc__}\nNames:\n  " + "\n  ".join(JOURNEYS),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a journey, quoted")
+    names = [name for name in parser.parse_args(words).names if name != "1"]
+    for name in names:
+        if name not in JOURNEYS:
+            parser.error(f"no journey {name!r}; there are: {', '.join(map(repr, JOURNEYS))}")
+    return names or list(JOURNEYS)
+
+
 def main(names: list[str]) -> None:
     """Print today's numbers beside the goals."""
+    from workflow_phases import MOST_FLUSHES  # the tests import the rest of this
+
+    goal = MOST_FLUSHES["with a call that may be repeated"]
     print(f"{'journey':38}{'calls':>7}{'modules':>9}{'goal':>14}")
-    for name in names or JOURNEYS:
+    for name in names:
         found = counted(name)
         calls, modules = found.size
         most_calls, most_modules = GOALS[name]
-        flushes = f"  ({found.flushes} fsyncs, goal {FSYNCS})" if found.flushes else ""
+        flushes = (
+            f"  (one more phase: {found.flushes} fsyncs, goal {goal})" if found.flushes else ""
+        )
         print(
             f"{name:38}{calls:7,}{modules:9}{most_calls:7,} in {most_modules}{flushes}", flush=True
         )
@@ -425,4 +448,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--inside"]:
         sys.exit(inside(sys.argv[2:]))
     with suppress(KeyboardInterrupt):
-        main([name for name in sys.argv[1:] if name != "1"])
+        main(asked(sys.argv[1:]))

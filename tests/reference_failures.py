@@ -9,7 +9,7 @@ import httpx
 
 from resilient_bridge.errors import Severity
 from resilient_bridge.failure import CODES, Category, Failure, classify
-from tests.internals.failure import Finding, finding
+from tests.internals.failure import Finding, dispatch
 
 from .reference_layout import table
 
@@ -62,7 +62,7 @@ def severities(text: str) -> str:
 def classes(text: str) -> str:
     """Renew the table of classes."""
     by_rows: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for package in sorted(finding.PACKAGES):
+    for package in sorted(dispatch.PACKAGES):
         rows = tuple(sorted(_read_as(package).items()))
         by_rows.setdefault(rows, []).append(package)
     lines: list[tuple[str, str, str]] = []
@@ -98,7 +98,7 @@ def _read(status: int, name: str, words: str) -> tuple[str, str]:
 
 
 def _read_as(package: str) -> dict[str, str]:
-    rows = finding.rows_of(package)
+    rows = dispatch.rows_of(package)
     found = {}
     for of, name in {*rows.rules, *rows.wrappers}:
         if of == package:

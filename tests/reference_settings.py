@@ -39,6 +39,7 @@ PLAIN = {
     "env": "a table of texts",
     "check": "a table: a tool, and the tool that shows what it did",
     "verify": "a table: a tool, and the read tool that is asked what became of a call in doubt",
+    "ignore": "a list of arguments, or a table of such lists by name",
     "concurrency": "a table of whole numbers by tool",
     "close_code": "a close code from 1000 to 4999",
 }

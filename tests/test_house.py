@@ -280,7 +280,7 @@ def test_p9_what_reads_failures_and_mistakes_is_loaded_by_the_first_one():
     late = (
         "failure.closes",
         "failure.contents",
-        "failure.finding",
+        "failure.dispatch",
         "failure.foreign_words",
         "failure.lookup",
         "failure.mistakes",

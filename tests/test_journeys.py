@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import journeys
+from bench import journeys, workflow_phases
 
 
 #: Calls of our named functions and modules entered, today. Lower them when a journey gets shorter.
@@ -27,7 +27,6 @@ CEILINGS = {
     "toolbox.call": (68, 18),
     "a workflow phase with one call": (713, 49),
 }
-FSYNCS = 14  # of a workflow with one phase
 SPARE = 1.05
 
 
@@ -65,7 +64,19 @@ def test_a_journey_does_not_get_longer(name, counts):
     assert 0 < sum(modules.values()) <= most_calls * SPARE, modules
     assert len(modules) <= most_modules * SPARE, sorted(modules)
     if name == "a workflow phase with one call":
-        assert flushes <= FSYNCS * SPARE
+        assert flushes == workflow_phases.MOST_FLUSHES["with a call that may be repeated"]
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "stream"), [("--help", 0, "out"), ("toolbox.cal", 2, "err")]
+)
+def test_the_names_of_the_journeys_are_listed(word, code, stream, capsys):
+    """By --help, and to who writes another one."""
+    with pytest.raises(SystemExit) as ended:
+        journeys.asked([word])
+    assert ended.value.code == code
+    text = getattr(capsys.readouterr(), stream)
+    assert all(name in text for name in journeys.JOURNEYS)
 
 
 def test_every_journey_is_bounded():

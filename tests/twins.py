@@ -94,11 +94,11 @@ REPLACED = {
                     ending = exit_around""",
     "error = ending = again = wait = None": "error = ending = stopped = again = wait = None",
     "    finished_with,\n": "    finished_with,\n    let_go,\n",
-    "from .retry.coordination import PAUSED, pause_wait, refresh_lock\n": """from .results import settled
-from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
+    "from .retry.coordination import PAUSED, pause_wait, refresh_lock\n": """from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
 """,
+    "from .conditions import": "from .binding import settled\nfrom .conditions import",
     "from .timeout.guard import check_block\n": "from .timeout.guard import check_block, run_in_thread\n",
-    "from ..failure.what import matches_ended\n": """from ..failure.plain import PLAIN
+    "from ..failure.what import matches_ended\n": """from ..failure.failure import PLAIN
 from ..failure.what import matches_ended
 """,
 }

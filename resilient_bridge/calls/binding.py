@@ -7,18 +7,20 @@ keeps the state.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, cast
 
 from ..failure import ConfigError, Failure, config_error
+from ..failure.classifier import RESULTS, Reading
 from .adaptive.value import AdaptiveLimit
 from .breaker.value import Breaker
 from .layer_order import only
 from .plan import Operation, Plan, plan_of
-from .results import RESULTS, Reading
 from .retry.value import Retry
 
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .effects import EffectLedger
     from .explanation import Explanation
     from .frame import Form, Proofs
@@ -224,3 +226,18 @@ def _bound(policy: Compiles, plan: Plan, name: str, owner: States, states: State
     binding.operation = Operation(policy, plan, states, name)
     binding.operation.states = owner
     return binding
+
+
+def settled(function: Callable[..., Any], result: Any) -> Any:
+    """Return the result of a sync function.
+
+    ConfigError for an awaitable, which would end outside of every layer.
+    """
+    if not hasattr(cast("Any", type(result)), "__await__"):
+        return result
+    if hasattr(result, "close"):
+        result.close()  # otherwise Python warns that it was never awaited
+    wanted = "an async function, or one that returns no awaitable"
+    raise config_error(
+        getattr(function, "__qualname__", repr(function)), wanted, type(result).__name__
+    )

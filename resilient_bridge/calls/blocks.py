@@ -49,11 +49,8 @@ class _BlockFrame(CallFrame):
             around,
             around.world,
         )
-        self.started, self.deadline_at, self.permit = (
-            around.world.monotonic(),
-            around.deadline_at,
-            None,
-        )
+        self.started, self.permit = around.world.monotonic(), None
+        self.inherit(around)
         self.loop = loop
         self.entered: Token[CallFrame] | None = None
         self.was_entered = False
@@ -222,11 +219,8 @@ class _Loop:
             self._first = block
             self._begin(block)
         else:
-            block.number, block.first, block.deadline_at = (
-                last.number + 1,
-                self._first,
-                last.deadline_at,
-            )
+            block.number, block.first = last.number + 1, self._first
+            block.inherit(self._first)
             block.failure = None if self.repeats is None else self.repeats.history[-1]
         self._last = block
         return block

@@ -18,9 +18,9 @@ from ..values.fields import refuse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from .decision import Matcher
     from .frame import CallFrame
     from .layer import Layer
-    from .retry.decision import Matcher
 
 
 T = TypeVar("T")

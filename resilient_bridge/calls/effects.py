@@ -42,8 +42,8 @@ from .keys import asked
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
+    from ..failure.classifier import Reading
     from .frame import Form
-    from .results import Reading
 
 
 # ---- what a verify function is asked, and says ----------------------------------------------------
@@ -239,8 +239,11 @@ class EffectLedger(ABC):
         """Note that the caller has gone without the end of the call."""
 
     @abstractmethod
-    def took(self, effect: Effect) -> bool:
-        """Give the end of a call to the caller who asks now; False if another was faster."""
+    def took(self, effect: Effect, *answer: Any) -> bool:
+        """Give the end of a call to the caller who asks now; False if another was faster.
+
+        `answer` is the one that the caller gets, if `verify` found it.
+        """
 
     @abstractmethod
     def enter(self, effect: Effect) -> None:
@@ -317,36 +320,22 @@ class Gate:
 
         Raises EffectHeldError if the call is not to be made.
         """
-        replaces = 0
-        while True:
-            found = self.begin(asked, self._now(), replaces)
-            if found.is_new:
-                return found.effect
-            verdict: Verdict = None
-            if self.asks(found.effect):
-                verdict = self.verdict(self.question(found.effect, asked))
-            if verdict is NOT_RUN and found.effect.state == "open":
-                replaces = found.effect.number
-            elif (answer := self.answer_of(found.effect, verdict)) is not None:
-                return answer
+        admitted: Effect | Ran | int = 0
+        while isinstance(admitted, int):
+            found = self.begin(asked, self._now(), admitted)
+            admitted = self.settled(found, self.question(found, asked), admitted)
+        return admitted
 
     async def admitted_async(self, asked: Asked) -> Effect | Ran:
         """Do what `admitted` does, without blocking the loop."""
-        replaces = 0
-        while True:
-            found = await self._begin_in_thread(asked, replaces)
-            if found.is_new:
-                return found.effect
-            verdict: Verdict = None
-            if self.asks(found.effect):
-                returned = self.question(found.effect, asked)
-                verdict = self.verdict(
-                    await returned if inspect.isawaitable(returned) else returned
-                )
-            if verdict is NOT_RUN and found.effect.state == "open":
-                replaces = found.effect.number
-            elif (answer := self.answer_of(found.effect, verdict)) is not None:
-                return answer
+        admitted: Effect | Ran | int = 0
+        while isinstance(admitted, int):
+            found = await self._begin_in_thread(asked, admitted)
+            returned = self.question(found, asked)
+            if inspect.isawaitable(returned):
+                returned = await returned
+            admitted = self.settled(found, returned, admitted)
+        return admitted
 
     def _now(self) -> tuple[float, float]:
         world = current_world()
@@ -380,32 +369,37 @@ class Gate:
 
     # ---- an identical call
 
-    def answer_of(self, earlier: Effect, verdict: Verdict) -> Ran | None:
-        """Return the answer of an identical call for this caller, None to ask the ledger again.
+    def question(self, found: Admission, asked: Asked) -> Any:
+        """Return what `verify` returns of an identical call, None if it is not asked."""
+        verify, earlier = self.rule.verify, found.effect
+        if found.is_new or verify is None or earlier.has_answer or earlier.is_running:
+            return None
+        began = datetime.fromtimestamp(earlier.began, UTC)
+        call = DoubtfulCall(name=self.name, arguments=asked.arguments, began=began, key=asked.key)
+        return verify(call)
 
-        Raises EffectHeldError if there is none.
+    def settled(self, found: Admission, returned: Any, replaces: int) -> Effect | Ran | int:
+        """Return the new row, or the answer of an identical call, of which `verify` returned this.
+
+        A number: ask the ledger again, for a row that replaces this one. Raises EffectHeldError if
+        there is no answer.
         """
+        earlier = found.effect
+        if found.is_new:
+            return earlier
+        verdict = self.verdict(returned)
+        if verdict is NOT_RUN and earlier.state == "open":
+            return earlier.number
         ran = Ran(earlier.answer) if earlier.has_answer else verdict
         if isinstance(ran, Ran):
-            if not self.ledger.took(earlier):
-                return None
+            if not self.ledger.took(earlier, ran.answer):
+                return replaces
             resolved(earlier, "verified" if ran is verdict else "late_answer")
             return ran
         if earlier.state != "open" and not self.ledger.took(earlier):
-            return None
+            return replaces
         is_verified = self.rule.verify is not None
         raise held(self.name, earlier, self.ledger.hold, is_verified=is_verified)
-
-    def asks(self, earlier: Effect) -> bool:
-        """Return whether `verify` has to be asked about an identical call."""
-        return self.rule.verify is not None and not earlier.has_answer and not earlier.is_running
-
-    def question(self, earlier: Effect, asked: Asked) -> Any:
-        """Return what `verify` returns."""
-        began = datetime.fromtimestamp(earlier.began, UTC)
-        call = DoubtfulCall(name=self.name, arguments=asked.arguments, began=began, key=asked.key)
-        assert self.rule.verify is not None  # noqa: S101 -- see `asks`
-        return self.rule.verify(call)
 
     def verdict(self, returned: Any) -> Verdict:
         """Check what `verify` returned. Raises ConfigError."""
@@ -419,7 +413,11 @@ class Gate:
     # ---- the end of a call
 
     def raised(self, effect: Effect, error: BaseException) -> Callable[[], None] | None:
-        """Return what writes the end of a call that raised this; None if it is in doubt."""
+        """Return what writes the end of a call that raised this; None if it is in doubt.
+
+        That a server declined a request, as with a 422, is no end here: the function may have done
+        something before it. An answer that it returns is its end, whatever is in it.
+        """
         executed, wall = Executed.MAYBE, current_world().wall()
         if isinstance(error, Exception):
             executed = classify(error).executed
@@ -549,33 +547,35 @@ def inside(function: Any, ledger: EffectLedger, form: Form) -> Any:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        effect = _OPTIONS.get().effect
-        if effect is None:
-            return function(*args, **kwargs)
-        ledger.enter(effect)
-        answer: tuple[Any, ...] = ()
-        try:
-            result = function(*args, **kwargs)
-            answer = (result,)
-        finally:
-            ledger.exit(effect, current_world().wall(), *answer)
-        return result
+        with _entered(ledger) as answer:
+            answer.append(function(*args, **kwargs))
+        return answer[0]
 
     @wraps(function)
     async def call_async(*args: Any, **kwargs: Any) -> Any:
-        effect = _OPTIONS.get().effect
-        if effect is None:
-            return await function(*args, **kwargs)
-        ledger.enter(effect)
-        answer: tuple[Any, ...] = ()
-        try:
-            result = await function(*args, **kwargs)
-            answer = (result,)
-        finally:
-            ledger.exit(effect, current_world().wall(), *answer)
-        return result
+        with _entered(ledger) as answer:
+            answer.append(await function(*args, **kwargs))
+        return answer[0]
 
     return call_async if form == "async" else call
+
+
+@contextmanager
+def _entered(ledger: EffectLedger) -> Generator[list[Any]]:
+    """Report to the ledger that a function of the call runs, and that it has ended.
+
+    The list gets its answer.
+    """
+    answer: list[Any] = []
+    effect = _OPTIONS.get().effect
+    if effect is None:
+        yield answer
+        return
+    ledger.enter(effect)
+    try:
+        yield answer
+    finally:
+        ledger.exit(effect, current_world().wall(), *answer)
 
 
 # ---- what a caller gets instead of a call -----------------------------------------------------------

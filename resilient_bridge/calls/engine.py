@@ -44,7 +44,8 @@ from ..telemetry.hub import HUB
 from ..transports.event_loop import running_loop, running_or_none
 from ..world import REAL
 from .conditions import conditions, knowing, tenacity_state
-from .evidence import failure_in, keep_answer, proven
+from .decision import failure_in, proven
+from .evidence import keep_answer
 from .fallback.ladder import chained, note_mistake, note_unreplaced, rungs_allowed, started
 from .finished import call_worked, rejected, tell_finished
 from .frame import CURRENT, ROOT, CallFrame, leave_context, outside_of
@@ -152,7 +153,10 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                     first.arguments = args, kwargs
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
-                first.deadline_at = outer.deadline_at
+                if outer.heirs is None:
+                    first.deadline_at = outer.deadline_at
+                else:
+                    first.inherit(outer)
             token = set_frame(first)
             try:
                 try:

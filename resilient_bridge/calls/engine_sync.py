@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import events
 from ..failure import RejectedError, failure_or_none
-from ..failure.plain import PLAIN
+from ..failure.failure import PLAIN
 from ..failure.what import matches_ended
 from ..telemetry import emit
 from ..telemetry.hub import HUB
 from ..world import REAL
+from .binding import settled
 from .conditions import conditions, knowing, tenacity_state
-from .evidence import failure_in, keep_answer, proven
+from .decision import failure_in, proven
+from .evidence import keep_answer
 from .fallback.ladder import chained, note_mistake, note_unreplaced, rungs_allowed, started
 from .finished import call_worked, rejected, tell_finished
 from .frame import CURRENT, ROOT, CallFrame, leave_context, outside_of
@@ -32,7 +34,6 @@ from .repeats import (
     let_go,
     returned,
 )
-from .results import settled
 from .retry.coordination import PAUSED, pause_wait, refresh, refresh_lock
 from .timeout.guard import check_block, run_in_thread
 from .tracing import TRACING, traced
@@ -124,7 +125,10 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                     first.arguments = args, kwargs
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
-                first.deadline_at = outer.deadline_at
+                if outer.heirs is None:
+                    first.deadline_at = outer.deadline_at
+                else:
+                    first.inherit(outer)
             token = set_frame(first)
             try:
                 try:

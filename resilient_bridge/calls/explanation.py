@@ -13,10 +13,10 @@ import attrs
 
 from ..values.backoff import Backoff
 from .adaptive.value import AdaptiveLimit
+from .decision import Matcher
 from .hedge.value import Hedge
 from .layer_order import harmful, only
 from .registry import MOST_VALUES
-from .retry.decision import Matcher
 from .retry.value import Retry
 from .shared import shares_limits
 from .timeout.value import Deadline, Timeout

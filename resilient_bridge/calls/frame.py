@@ -16,7 +16,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from ..world import REAL, World
 
@@ -122,6 +122,12 @@ class CallFrame:
     is_bounded: bool = False
     around: CallFrame | None = None
     bounded_since: float | None = None
+    # Inside of a shared call, whose deadline may grow: all that has inherited it, the outer before the
+    # inner, each with what it has it from. `own_deadline` and `timers`: of one with a deadline of its
+    # own, up to which it grows, and what ends it then.
+    heirs: WeakKeyDictionary[Any, ref[CallFrame]] | None = None
+    own_deadline: float | None = None
+    timers: Any = None
     before_of: Rule | None = None  # the rule whose `before` runs in this frame
     # on the first attempt: the `Repeats` of this call, once an attempt has failed
     run: Any = None
@@ -168,11 +174,18 @@ class CallFrame:
         at = self.deadline_at
         return None if at is None else max(0.0, at - self.world.monotonic())
 
-    def extend(self, before: float, deadline_at: float | None) -> None:
-        """Move a deadline that was inherited: who inherits it has more time now."""
-        for each in (self, self.first):
-            if each is not None and each.deadline_at == before:
-                each.deadline_at = deadline_at
+    def inherit(self, around: CallFrame) -> None:
+        """Have the deadline of what is around, also when that grows."""
+        self.deadline_at, heirs = around.deadline_at, around.heirs
+        if heirs is not None:
+            self.heirs = heirs
+            heirs[self] = ref(around)
+
+    def follow(self, around: CallFrame) -> None:
+        """Have the deadline of what is around, which has grown, up to the own one."""
+        before, self.deadline_at = self.deadline_at, earlier(around.deadline_at, self.own_deadline)
+        if self.timers is not None and before is not None and self.deadline_at is not None:
+            self.timers.postpone(self, self.deadline_at - before)
 
     @property
     def idempotency_key(self) -> str:
@@ -188,13 +201,39 @@ def new_frame(
     outer: CallFrame | None,
     world: World,
     started: float,
-    deadline_at: float | None,
+    around: CallFrame | None,
 ) -> CallFrame:
-    """Return a new attempt, or without an operation the boundary of a context."""
+    """Return a new attempt, or without an operation the boundary of a context.
+
+    `around` is what it has its deadline from.
+    """
     attempt = CallFrame()
     attempt.operation, attempt.outer, attempt.world = operation, outer, world
-    attempt.started, attempt.deadline_at, attempt.permit = started, deadline_at, None
+    attempt.started, attempt.deadline_at, attempt.permit = started, None, None
+    if around is not None:
+        attempt.inherit(around)
     return attempt
+
+
+def earlier(one: float | None, other: float | None) -> float | None:
+    """Return the earlier of two deadlines; None is none."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+def grown(around: CallFrame) -> None:
+    """Have all that inherited the deadline of a shared call follow it: it has grown."""
+    heirs = around.heirs
+    if heirs is None:
+        return
+    for found in heirs.keyrefs():  # a copy: other threads may add to it
+        heir: Any = found()
+        if heir is None:
+            continue
+        source = heirs.get(heir)
+        if source is not None and (outer := source()) is not None:
+            heir.follow(outer)
 
 
 def outside_of(attempt: CallFrame) -> CallFrame:
@@ -203,7 +242,7 @@ def outside_of(attempt: CallFrame) -> CallFrame:
     Its repeats are its own; the deadline still applies.
     """
     outer = (attempt.first or attempt).outer
-    return new_frame(None, outer, attempt.world, attempt.started, attempt.deadline_at)
+    return new_frame(None, outer, attempt.world, attempt.started, attempt)
 
 
 ROOT = new_frame(None, None, REAL, 0.0, None)
@@ -479,7 +518,7 @@ def leave_call() -> None:
     The deadline still applies.
     """
     around = CURRENT.get()
-    CURRENT.set(new_frame(None, None, around.world, around.started, around.deadline_at))
+    CURRENT.set(new_frame(None, None, around.world, around.started, around))
 
 
 def caller() -> CallFrame | None:
@@ -503,7 +542,7 @@ def frame_with_key() -> CallFrame:
 def enter_world(world: World) -> Token[CallFrame]:
     """Have the calls that start in this context use `world`; return what `leave_world` needs."""
     around = CURRENT.get()
-    edge = new_frame(None, around, world, around.started, around.deadline_at)
+    edge = new_frame(None, around, world, around.started, around)
     edge.first = around.first or around
     return CURRENT.set(edge)
 

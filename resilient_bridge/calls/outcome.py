@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 from ..failure import OWN_WORDS, classify, model_report, model_type, redact_lines, unproven
+from ..failure.classifier import ANSWERS, RESULTS, Reading
 from ..failure.teaching import taught
 from .frame import CURRENT, CallFrame, leave_context, new_frame
-from .results import ANSWERS, RESULTS, Reading
 
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def capture(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
     Never raises its failures.
     """
-    from .protect import form_of
+    from .forms import form_of
 
     # Any callable will do, a class among them; only an async one is different.
     if not isinstance(function, type) and form_of(function) == "async":
@@ -244,7 +244,7 @@ async def captured(
 def _edge(function: object) -> CallFrame:
     """Return a boundary inside the current context, where inner calls report their count."""
     around = CURRENT.get()
-    edge = new_frame(None, around, around.world, around.world.monotonic(), around.deadline_at)
+    edge = new_frame(None, around, around.world, around.world.monotonic(), around)
     edge.first = around.first or around
     edge.is_protected = hasattr(function, "__binding__")
     return edge

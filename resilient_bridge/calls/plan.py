@@ -11,6 +11,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from ..failure import BridgeError
+from ..failure.classifier import RESULTS
 from ..failure.what import Named
 from ..values.fields import refuse
 from .adaptive.guard import AdaptiveGuard
@@ -18,14 +19,13 @@ from .adaptive.owners import limits_of
 from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
+from .decision import Matcher, asks_result, sits_out_circuits
 from .fallback.value import Fallback
 from .hedge.value import Hedge
 from .layer_order import key_functions, only
 from .layers import Compiled, for_thread, guard_of, sort_of
 from .limits.value import Bulkhead
-from .results import RESULTS
 from .retry.coordination import BUDGETS, NO_PAUSE, pause_of
-from .retry.decision import Matcher, asks_result, sits_out_circuits
 from .retry.value import Retry
 from .share.value import Share
 from .shared import shares_circuits, shares_limits
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from collections.abc import Set as AbstractSet
 
+    from ..failure.classifier import Reading
     from .breaker.state import CircuitState
     from .frame import CallFrame, Form, Proofs
     from .guards import Guard
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from .layer import Layer
     from .layers import HasLayers
     from .registry import Sort, States
-    from .results import Reading
     from .retry.coordination import SharedBudget
     from .share.flight import Sharing
     from .shared import Store

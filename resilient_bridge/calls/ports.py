@@ -8,7 +8,8 @@ the names of this table, and nothing else (an import contract says so). It promi
 - *Ask the call in progress, and tell it:* the functions of `current`. How much time is left, that a
   request was sent, that no attempt may follow, that work is not part of the call.
 - *Parts of a strategy that work alone:* the state of a circuit or of a rate limit for an owner that
-  asks it, the limits of a stream, a deadline; the budgets and the tracer for exporters.
+  asks it, the limits of a stream, a deadline; the budgets, the calls that wait for a limit and the
+  tracer for exporters.
 - *Keep an effect in doubt from happening again:* the ledger, and what is asked of it.
 
 Each name loads when it is first used: who needs one of them does not load the engine.
@@ -22,8 +23,11 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
+    from .adaptive.status import calls_waiting as calls_waiting
     from .binding import Binding as Binding
+    from .binding import settled as settled
     from .breaker.state import CircuitState as CircuitState
+    from .decision import calls_for as calls_for
     from .effects import Effect as Effect
     from .effects import EffectLedger as EffectLedger
     from .effects import asked_for as asked_for
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from .evidence import disprove as disprove
     from .evidence import failure_in_call as failure_in_call
     from .evidence import never_again as never_again
+    from .forms import form_of as form_of
     from .frame import CallFrame as CallFrame
     from .frame import caller as caller
     from .frame import current_frame as current_frame
@@ -56,18 +61,10 @@ if TYPE_CHECKING:
     from .policy import EnvironmentSource as EnvironmentSource
     from .policy import SettingsSource as SettingsSource
     from .protect import bind as bind
-    from .protect import form_of as form_of
     from .protect import protected_for as protected_for
     from .recommended import of_one_request as of_one_request
     from .registry import States as States
-    from .results import ANSWERS as ANSWERS
-    from .results import RESULTS as RESULTS
-    from .results import Reading as Reading
-    from .results import failure_of_answer as failure_of_answer
-    from .results import failure_of_result as failure_of_result
-    from .results import settled as settled
     from .retry.coordination import BUDGETS as BUDGETS
-    from .retry.decision import calls_for as calls_for
     from .retry.unrepeated import tell_cut as tell_cut
     from .stream_calls import stream_broke as stream_broke
     from .stream_items import NO_LIMITS as NO_LIMITS
@@ -79,10 +76,13 @@ if TYPE_CHECKING:
     from .tracing import stop_tracing as stop_tracing
 
 _NAMES = {
-    ".binding": "Binding",
+    ".adaptive.status": "calls_waiting",
+    ".binding": "Binding settled",
     ".breaker.state": "CircuitState",
+    ".decision": "calls_for",
     ".effects": "Effect EffectLedger asked_for call_options inside resolved",
     ".evidence": "disprove failure_in_call never_again",
+    ".forms": "form_of",
     ".frame": "CallFrame caller current_frame enter_world forbid_hedge frame_with_key hear_quota"
     " is_retried_around keep_arguments keep_permit leave_call leave_world make_last outside remaining"
     " repeat_within request_sent",
@@ -90,12 +90,10 @@ _NAMES = {
     ".limits.state": "RateState",
     ".outcome": "captured",
     ".policy": "EnvironmentSource SettingsSource",
-    ".protect": "bind form_of protected_for",
+    ".protect": "bind protected_for",
     ".recommended": "of_one_request",
     ".registry": "States",
-    ".results": "ANSWERS RESULTS Reading failure_of_answer failure_of_result settled",
     ".retry.coordination": "BUDGETS",
-    ".retry.decision": "calls_for",
     ".retry.unrepeated": "tell_cut",
     ".stream_calls": "stream_broke",
     ".stream_items": "NO_LIMITS StreamLimits limits_of_call",

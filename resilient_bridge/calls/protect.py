@@ -1,4 +1,4 @@
-"""Putting a policy around a function: what kind of function it is, and the loop for that kind.
+"""Putting a policy around a function: the loop for its kind.
 
 For good (`bind`), or for one call or one `for` loop of `policy.call(f)` and `policy.attempts()`:
 those are compiled once for each kind and name of function, or line of a loop. Rule: what is
@@ -8,26 +8,22 @@ with their last reference.
 
 from __future__ import annotations
 
-import inspect
-from asyncio import coroutines
-from functools import partial, update_wrapper
+from functools import update_wrapper
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from ..failure import config_error
-from ..failure.plain import PLAIN
-from ..failure.what import is_function
+from ..failure.failure import PLAIN
 from ..values.fields import refuse
-from .binding import Binding, Options
+from .binding import Binding, Options, settled
 from .engine import protect_async
 from .engine_sync import protect_sync
 from .fallback.value import Fallback
+from .forms import form_of, label_of
 from .frame import CURRENT
 from .hedge.value import Hedge
 from .keys import passed_on
 from .plan import Operation, plan_of
 from .registry import States
-from .results import settled
 from .share.value import Share
 from .stream_calls import protect_async_stream, protect_stream
 from .timeout.value import Timeout
@@ -76,49 +72,6 @@ def bind(
         protected.policy = policy  # after `update_wrapper`: the function may be protected already
     protected.__binding__ = binding  # for `circuit(function)`, adapters and tests
     return protected
-
-
-def form_of(function: Any) -> Form:
-    """Return what kind `function` is, also of partials and callable objects.
-
-    Raises ConfigError for what cannot be protected.
-    """
-    wanted = ""
-    if isinstance(function, type) or not is_function(function):
-        wanted = "a function, a method or a callable object"
-    if isinstance(function, staticmethod | classmethod):
-        wanted = "a function: put the policy below @staticmethod or @classmethod"
-    if wanted:
-        raise config_error("Policy(function)", wanted, cast("Any", function))
-    inner = _innermost(function)
-    if not (inspect.isroutine(inner) or inspect.iscoroutinefunction(inner)):
-        inner = type(inner).__call__
-    if inspect.isasyncgenfunction(inner):
-        return "async_stream"
-    if inspect.isgeneratorfunction(inner):
-        return "stream"
-    return "async" if inspect.iscoroutinefunction(inner) or _is_marked(function) else "sync"
-
-
-def _innermost(function: Any) -> Any:
-    while isinstance(function, partial):
-        function = cast("Any", function).func
-    return function
-
-
-def _is_marked(function: Any) -> bool:
-    # What asyncio takes for a coroutine function although inspect does not: mocks and decorated
-    # functions have a marker.
-    marker = getattr(coroutines, "_is_coroutine", None)
-    return marker is not None and getattr(function, "_is_coroutine", None) is marker
-
-
-def label_of(function: Any) -> str:
-    """Return the display name: module and qualified name."""
-    inner = _innermost(function)
-    qualified = getattr(inner, "__qualname__", None) or type(inner).__qualname__
-    module = getattr(inner, "__module__", None) or type(inner).__module__
-    return f"{module}.{qualified}"
 
 
 PROTECT: Final[dict[Form, Callable[[Any, Binding], Any]]] = {

@@ -37,19 +37,21 @@ from ..telemetry.hub import HUB
 from ..values.backoff import Backoff, as_wait
 from ..world import REAL
 from .conditions import wants_another
-from .evidence import (
+from .decision import (
+    Decision,
+    Match,
+    counter,
+    decide,
     failure_in,
-    keep,
-    keep_answer,
-    leave_function,
+    further_calls,
     may_have_started,
     permission_for,
     proven,
     record_inside,
 )
+from .evidence import keep, keep_answer, leave_function
 from .finished import block_finished, call_ended, call_returned, rejected
 from .frame import ROOT, CallFrame, ask_schedule, inside_of, largest_cap, report, retries_around
-from .retry.decision import Decision, Match, counter, decide, further_calls
 from .retry.unrepeated import log_unrepeated, why_unrepeated
 
 
@@ -353,6 +355,8 @@ class Repeats:
             following.world = frame.world
         following.started = frame.world.monotonic()
         following.deadline_at, following.permit = frame.deadline_at, None
+        if frame.heirs is not None:
+            following.inherit(self.first)
         following.number, following.failure = frame.number + 1, self.history[-1]
         return following
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ..failure import DeadlineExceededError, Executed, Record, attach
+from .decision import failure_in
 from .engine import protect_async
 from .engine_sync import protect_sync
-from .evidence import failure_in
 from .finished import stream_finished
 from .frame import CURRENT, CallFrame
 from .frame import new_frame as begin_attempt
@@ -183,9 +183,7 @@ def protect_async_stream(function: Callable[..., Any], binding: Binding) -> Call
 def _begin_held(operation: Operation) -> CallFrame:
     """Return the frame that holds what the layers lasting as long as the stream acquired."""
     around = CURRENT.get()
-    return begin_attempt(
-        operation, around, around.world, around.world.monotonic(), around.deadline_at
-    )
+    return begin_attempt(operation, around, around.world, around.world.monotonic(), around)
 
 
 def stream_broke(protected: Any, error: Exception) -> None:

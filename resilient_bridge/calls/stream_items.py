@@ -26,21 +26,33 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ..world import World
+    from ..world.real import TimerHandle
+    from .frame import CallFrame
 
 
 class StreamLimits:
     """The limits of one stream: the rest of its Deadline, and `idle` seconds for each item.
 
-    `remaining_time` is the rest of a Deadline of `seconds`; inf is no limit.
+    `remaining_time` is the rest of a Deadline of `seconds`; inf is no limit. `growing` is the call's
+    frame where its deadline may grow.
     """
 
-    __slots__ = ("_idle", "_remaining_time", "_seconds", "_world")
+    __slots__ = ("_deadline_at", "_growing", "_idle", "_remaining_time", "_seconds", "_world")
 
-    def __init__(self, world: World, remaining_time: float, seconds: float, idle: float) -> None:
+    def __init__(
+        self,
+        world: World,
+        remaining_time: float,
+        seconds: float,
+        idle: float,
+        growing: CallFrame | None = None,
+    ) -> None:
         self._world = world
         self._remaining_time = remaining_time
         self._seconds = seconds
         self._idle = idle
+        self._growing = growing
+        self._deadline_at = None if growing is None else growing.deadline_at
 
     def next(self, pull: Callable[[], Any]) -> Any:
         """Return the next item of a sync stream, or the result of reading all of it.
@@ -66,7 +78,17 @@ class StreamLimits:
         """Return what reads the stream to its end, before the deadline."""
         return await self._within(read, inf)
 
+    def _grown(self) -> float:
+        """Return by how much the deadline has grown since this was asked last, which is added."""
+        before, more = self._deadline_at, 0.0
+        if self._growing is not None and before is not None:
+            self._deadline_at = self._growing.deadline_at
+            more = (self._deadline_at or before) - before
+            self._remaining_time += more
+        return more
+
     def _check(self) -> None:
+        self._grown()
         if self._remaining_time <= 0:
             raise too_late(self._seconds, Executed.MAYBE, None)
 
@@ -77,13 +99,21 @@ class StreamLimits:
         if seconds == inf or task is None:
             return await pull()
         is_late, cancelled_before, started = False, task.cancelling(), self._world.monotonic()
+        loop = running_loop("Timeout of a stream")
+        timer: TimerHandle
 
         def expire() -> None:
-            nonlocal is_late
+            nonlocal is_late, remaining, seconds, timer
+            remaining += self._grown()
+            more = min(remaining, idle) - seconds
+            if more > 0:
+                seconds += more
+                timer = self._world.call_later(loop, more, expire)
+                return
             is_late = True
             task.cancel()
 
-        timer = self._world.call_later(running_loop("Timeout of a stream"), seconds, expire)
+        timer = self._world.call_later(loop, seconds, expire)
         try:
             return await pull()
         except asyncio.CancelledError as error:
@@ -124,6 +154,7 @@ def limits_of_call() -> StreamLimits:
         inf if remaining is None else remaining,
         seconds,
         inf if idle is None else idle,
+        None if deadline is None or attempt.heirs is None else attempt,
     )
 
 

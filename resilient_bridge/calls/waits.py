@@ -89,6 +89,10 @@ class SignalWait:
         """The wait was broken off: do without what was waited for."""
         raise NotImplementedError
 
+    def longer(self) -> float | None:
+        """Return the seconds for which a task waits on, because its deadline has grown; None: no limit."""
+        return 0.0
+
     def block(self) -> None:
         """Wait in this thread."""
         signal = Signal()
@@ -106,7 +110,11 @@ class SignalWait:
         self.begin(signal.set)
         try:
             running_loop(self.of)
-            await signal.suspend(self.world, self.patience)
+            patience = self.patience
+            while not await signal.suspend(self.world, patience):
+                patience = self.longer()
+                if patience is not None and patience <= 0:
+                    break
         except BaseException:
             self.give_back()
             raise

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from .. import __version__
 from ..calls import circuits
+from ..calls.ports import calls_waiting
 from ..failure import config_error, redact
 from ..locks import new_rlock
 from ..telemetry import listen, metrics
@@ -174,41 +175,91 @@ class Exporter(ABC, Generic[C]):
 # ---- gauges ---------------------------------------------------------------------------------------
 
 
-class NamedCircuits:
-    """Chooses the circuits that have series of their own, at most `most` series in all.
-
-    The others share the series of `other`, which count how many are in each state.
-    """
+class Gauges:
+    """The gauges of one exporter: read on each scrape, at most `most` series of names in each."""
 
     def __init__(self, most: int, *, for_good: bool) -> None:
-        """With `for_good`, the circuits that were seen first keep their series for ever.
+        """With `for_good`, the names that were seen first keep their series for ever.
 
         It is for a client library that never forgets a series.
         """
-        self._most = most
-        self._for_good = for_good
-        self._named: set[str] = set()
-        self._is_full = False
+        self._circuits = _Names(
+            metrics.CIRCUIT_STATE, most, len(_STATES), "circuits", for_good=for_good
+        )
+        self._owners = _Names(metrics.LIMIT_WAITING, most, 1, "limits", for_good=for_good)
 
-    def readings(self) -> Iterator[Reading]:
-        named = self._named if self._for_good else set[str]()
+    def readings(self, only: Instrument | None = None) -> Iterator[Reading]:
+        """Yield every gauge, or `only` that one; links and limits of one name are combined."""
+        if only in (None, metrics.INFO):
+            yield metrics.INFO, (__version__, platform.python_version(), USER_AGENT), 1
+        if only in (None, metrics.CIRCUIT_STATE):
+            yield from self._of_circuits()
+        if only in (None, metrics.LIMIT_WAITING):
+            yield from self._of_limits()
+        if only in (None, metrics.ALERT_ACTIVE):
+            for rule, level in standing_alerts():
+                yield metrics.ALERT_ACTIVE, (rule, level), 1
+        if only is None or only in _OF_LINKS:
+            yield from _of_links(only)
+
+    def _of_circuits(self) -> Iterator[Reading]:
+        has_series = self._circuits.chooser()
         others: Counter[str] = Counter()
         for key, now in known_circuits():
-            if key != OTHER and (key in named or (len(named) + 1) * len(_STATES) <= self._most):
-                named.add(key)
+            if has_series(key):
                 for state in _STATES:
                     yield metrics.CIRCUIT_STATE, (key, state), float(state == now)
             else:
                 others[now] += 1
         if others:
-            self._tell()
             for state in _STATES:
                 yield metrics.CIRCUIT_STATE, (OTHER, state), float(others[state])
+
+    def _of_limits(self) -> Iterator[Reading]:
+        has_series = self._owners.chooser()
+        sums: Counter[str] = Counter()
+        for owner, waiting in calls_waiting().items():
+            name = redact(owner, limit=_LONGEST)
+            sums[name if has_series(name) else OTHER] += waiting
+        for name, waiting in sums.items():
+            yield metrics.LIMIT_WAITING, (name,), waiting
+
+
+class _Names:
+    """Chooses the names that have series of their own in a gauge: each takes `size` of them.
+
+    The others share the series of `other`, and the log says so once.
+    """
+
+    def __init__(
+        self, gauge: Instrument, most: int, size: int, what: str, *, for_good: bool
+    ) -> None:
+        self._gauge = gauge
+        self._most = most
+        self._size = size
+        self._what = what
+        self._for_good = for_good
+        self._named: set[str] = set()
+        self._is_full = False
+
+    def chooser(self) -> Callable[[str], bool]:
+        """Return what says in one scrape whether a name has series of its own."""
+        named = self._named if self._for_good else set[str]()
+
+        def has_series(name: str) -> bool:
+            if name != OTHER and name not in named and (len(named) + 1) * self._size <= self._most:
+                named.add(name)
+            if name not in named:
+                self._tell()
+            return name in named
+
+        return has_series
 
     def _tell(self) -> None:
         if not self._is_full:
             self._is_full = True
-            text = f"{metrics.CIRCUIT_STATE.name} has {self._most} series, {len(_STATES)} for each circuit: the other circuits are counted as {OTHER}"
+            each = "" if self._size == 1 else f", {self._size} for each name"
+            text = f"{self._gauge.name} has {self._most} series{each}: the other {self._what} are counted as {OTHER}"
             say("warning", text)
 
 
@@ -216,19 +267,6 @@ def known_circuits(most: int | None = None) -> list[tuple[str, str]]:
     """Return key and state of at most `most` circuits: those not closed first, then by key."""
     states: list[tuple[str, str]] = [(key, circuit.state) for key, circuit in circuits().items()]
     return sorted(states, key=lambda one: (one[1] == "closed", one[0]))[:most]
-
-
-def readings(named: NamedCircuits, only: Instrument | None = None) -> Iterator[Reading]:
-    """Yield every gauge, or `only` that one; links of one name are combined."""
-    if only in (None, metrics.INFO):
-        yield metrics.INFO, (__version__, platform.python_version(), USER_AGENT), 1
-    if only in (None, metrics.CIRCUIT_STATE):
-        yield from named.readings()
-    if only in (None, metrics.ALERT_ACTIVE):
-        for rule, level in standing_alerts():
-            yield metrics.ALERT_ACTIVE, (rule, level), 1
-    if only is None or only in _OF_LINKS:
-        yield from _of_links(only)
 
 
 def _of_links(only: Instrument | None) -> Iterator[Reading]:

@@ -18,7 +18,7 @@ from ..calls.ports import start_tracing, stop_tracing
 from ..failure import config_error, redact
 from ..failure.extras import how_to_install
 from ..telemetry.metrics import DOWN_SECONDS, INSTRUMENTS, Instrument, Measurement
-from .exporter import USER_AGENT, Exporter, NamedCircuits, checked_options, readings
+from .exporter import USER_AGENT, Exporter, Gauges, checked_options
 
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class OTelExporter(Exporter[dict[str, str]]):
         self._meter = meter
         self._instruments: dict[Instrument, Any] = {}
         # The SDK never forgets a series, and names no new one after 2,000.
-        self._named = NamedCircuits(most, for_good=True)
+        self._gauges = Gauges(most, for_good=True)
         if tracer is not None:
             start_tracing(self._open)
         if meter is not None:
@@ -119,7 +119,7 @@ class OTelExporter(Exporter[dict[str, str]]):
                     for name, text in zip(one.labels, labels, strict=True)
                 },
             )
-            for one, labels, value in readings(self._named, instrument)
+            for one, labels, value in self._gauges.readings(instrument)
         ]
 
     def _count(self, found: Measurement) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..failure import config_error, redact
 from ..failure.extras import how_to_install
 from ..telemetry.metrics import ERRORS, INSTRUMENTS, Instrument, Measurement
-from .exporter import USER_AGENT, Exporter, NamedCircuits, checked_options, readings
+from .exporter import USER_AGENT, Exporter, Gauges, checked_options
 
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class PrometheusExporter(Exporter[Any]):
         super().__init__(labels, most)
         self._registry = registry
         self._metrics: dict[Instrument, Any] = {}
-        self._named = NamedCircuits(most, for_good=False)
+        self._gauges = Gauges(most, for_good=False)
         try:
             for instrument in INSTRUMENTS:
                 if instrument.sort != "gauge":
@@ -126,7 +126,7 @@ class PrometheusExporter(Exporter[Any]):
         from prometheus_client.core import GaugeMetricFamily
 
         families: dict[Instrument, Any] = {}
-        for instrument, labels, value in readings(self._named):
+        for instrument, labels, value in self._gauges.readings():
             family = families.get(instrument)
             if family is None:
                 family = families[instrument] = GaugeMetricFamily(

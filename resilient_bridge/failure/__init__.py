@@ -2,11 +2,12 @@
 
 Where to read, from what everybody uses to what is loaded late:
 
-- `vocabulary`: the codes, a row each, and the words that describe a failure; `failure`: the record;
+- `vocabulary`: the codes, a row each, and the words that describe a failure; `failure`: the record, and
+  the `Finding` of a rule that it is made of;
   `exceptions`: the errors that carry one; `record`: what is stored on an exception.
 - `classifier`: `classify`, the door. Behind it `lookup` takes an error (a chain, a group, a text),
-  `answers` a response or a result, `registry` adds what users teach, and `finding` has a verdict and
-  finds the rows of a class.
+  `answers` a response or a result, `registry` adds what users teach, and `dispatch` finds the
+  rows of a class.
 - The rows, loaded with the first error of a library: `system`, `http_clients`, `sdks`, `services`,
   `answers`, `exits`. What they read: `contents` of an answer (its body, and the wait), `statuses`,
   `closes`, `rpc`, `payloads`, `texts`, and `provider_codes` (names and sentences).
@@ -29,14 +30,19 @@ from ..lazy_names import lazily
 
 
 if TYPE_CHECKING:
-    from .classifier import answered_failure as answered_failure
+    from .classifier import ANSWERS as ANSWERS
+    from .classifier import RESULTS as RESULTS
+    from .classifier import Reading as Reading
     from .classifier import classify as classify
     from .classifier import classify_close as classify_close
     from .classifier import classify_error_payload as classify_error_payload
+    from .classifier import failure_of_answer as failure_of_answer
+    from .classifier import failure_of_result as failure_of_result
     from .classifier import failure_or_none as failure_or_none
     from .closes import By as By
     from .contents import parse_retry_after as parse_retry_after
     from .contents import quota_wait as quota_wait
+    from .dispatch import rule_for as rule_for
     from .exceptions import REJECTED as REJECTED
     from .exceptions import ArgumentError as ArgumentError
     from .exceptions import AttemptTimeoutError as AttemptTimeoutError
@@ -68,6 +74,8 @@ if TYPE_CHECKING:
     from .exceptions import stays_here as stays_here
     from .exits import exit_finding as exit_finding
     from .failure import OWN_LAYER as OWN_LAYER
+    from .failure import PLAIN as PLAIN
+    from .failure import PLAIN_ANSWERS as PLAIN_ANSWERS
     from .failure import RATE_LIMITED as RATE_LIMITED
     from .failure import WHY_STOPPED as WHY_STOPPED
     from .failure import Failure as Failure
@@ -81,7 +89,6 @@ if TYPE_CHECKING:
     from .failure import unproven as unproven
     from .failure import wait_asked as wait_asked
     from .failure import what_happened as what_happened
-    from .finding import rule_for as rule_for
     from .record import OWN_WORDS as OWN_WORDS
     from .record import Record as Record
     from .record import attach as attach
@@ -120,13 +127,14 @@ if TYPE_CHECKING:
     from .what import names_class as names_class
 
 _NAMES = {
-    "classifier": "answered_failure classify classify_close classify_error_payload failure_or_none",
+    "classifier": "ANSWERS RESULTS Reading classify classify_close classify_error_payload"
+    " failure_of_answer failure_of_result failure_or_none",
     "closes": "By",
     "contents": "parse_retry_after quota_wait",
+    "dispatch": "rule_for",
     "exceptions": "ArgumentError AttemptTimeoutError AuthError BridgeError BulkheadFullError CircuitOpenError config_error config_errors ConfigError ContextOverflowError DeadlineExceededError EffectHeldError error_for InboxFullError NotConnectedError NotDeliveredError NotExecutedError OutboxFullError OutcomeUnknownError PositionGoneError Problem ProtocolError REJECTED RejectedError SessionError SpendLimitError stays_here StoreError ThrottledError",
     "exits": "exit_finding",
-    "failure": "changed Failure is_limited is_refusal model_report model_type number_in OWN_LAYER RATE_LIMITED Stopped unproven wait_asked what_happened WHY_STOPPED",
-    "finding": "rule_for",
+    "failure": "changed Failure is_limited is_refusal model_report model_type number_in OWN_LAYER PLAIN PLAIN_ANSWERS RATE_LIMITED Stopped unproven wait_asked what_happened WHY_STOPPED",
     "record": "attach ended OWN_WORDS Record record_of",
     "redaction": "class_name holds_secret READ redact redact_lines redact_value text_of",
     "registry": "Registration",

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from .contents import read_json
-from .failure import Failure
-from .finding import KNOWN, Finding, Key, Rows, dispatch, own_words, short_of
+from .dispatch import KNOWN, Key, Rows, dispatch, own_words
+from .failure import Failure, Finding, short_of
 from .payloads import EXECUTIONS, payload_finding, report_finding
 from .registry import Registration, applied, is_taught, taught
 from .rpc import error_object_finding, mapping_of, severity_in

@@ -3,27 +3,30 @@
 Rule: it decides by class name, errno, status and code, in that order of trust, and by text only if
 there is nothing else. It uses no network, and imports no library in order to recognise its errors.
 Only `classify` itself reads a clock, because a Retry-After may be a date.
+
+What a user's function returns is its success, whatever it looks like. It is a failure only by its
+type (an HTTP response, a result object of MCP, an Outcome) or to a reader that the user registered. A
+mapping is searched for the forms of specifications only in the answer of a tool or a server.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast, overload
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, overload
 
 from ..world import current_world
-from .failure import changed, wait_asked
+from .failure import PLAIN, PLAIN_ANSWERS, Failure, changed, wait_asked
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from .closes import By
-    from .failure import Failure
     from .registry import Answer, Registered, Registration
     from .vocabulary import Category, Executed, Kind
 
 
 __all__ = [
-    "answered_failure",
     "classify",
     "classify_close",
     "classify_error_payload",
@@ -74,7 +77,7 @@ class Classifier:
             from .lookup import read_text
 
             return _counted(read_text(cast("str", error))[0])
-        return answered_failure(error)
+        return _answered(error, of_server=True)
 
     def register(
         self,
@@ -133,23 +136,15 @@ def _counted(failure: Failure) -> Failure:
     """Convert a Retry-After date to seconds from now."""
     if failure.retry_after is not None or not failure.retryable:
         return failure
-    asked = wait_asked(failure, current_world().wall)
+    asked = wait_asked(failure, _now)
     return failure if asked is None else changed(failure, retry_after=asked)
 
 
+def _now() -> float:
+    return current_world().wall()
+
+
 classify: Final = Classifier()
-
-
-def answered_failure(answer: object, *, of_server: bool = True) -> Failure | None:
-    """Return the failure that a value stands for, None for a success. A text is none.
-
-    `of_server`: a server or a tool gave it, so a mapping is read too. What a user's function returned
-    is a failure only by its type.
-    """
-    from .answers import answer_failure
-
-    failure = answer_failure(answer, of_server=of_server)
-    return None if failure is None else _counted(failure)
 
 
 def failure_or_none(error: BaseException) -> Failure | None:
@@ -191,3 +186,65 @@ def classify_error_payload(
     from .payloads import payload_failure
 
     return payload_failure(payload, unknown)
+
+
+# ---- what a returned value means ----------------------------------------------------------------
+
+
+_MOST_PLAIN: Final = 1_024
+
+
+class Reading(NamedTuple):
+    """How the results of a function are read.
+
+    Those of the classes in `plain` are successes; `read` returns the failure of any other, None for a
+    success.
+    """
+
+    plain: set[type]
+    read: Callable[[object], Failure | None]
+
+
+def failure_of_result(result: object) -> Failure | None:
+    """Return the failure that a function's result represents by its type; None for a success."""
+    return None if type(result) in PLAIN else _returned(result, PLAIN, of_server=False)
+
+
+def failure_of_answer(result: object) -> Failure | None:
+    """Do the same for the answer of a tool or server, in which a mapping is read too."""
+    return (
+        None if type(result) in PLAIN_ANSWERS else _returned(result, PLAIN_ANSWERS, of_server=True)
+    )
+
+
+RESULTS: Final = Reading(PLAIN, failure_of_result)
+ANSWERS: Final = Reading(PLAIN_ANSWERS, failure_of_answer)
+
+
+def _answered(answer: object, *, of_server: bool) -> Failure | None:
+    """Return the failure that a value stands for, None for a success. A text is none.
+
+    `of_server`: a server or a tool gave it, so a mapping is read too.
+    """
+    from .answers import answer_failure
+
+    failure = answer_failure(answer, of_server=of_server)
+    return None if failure is None else _counted(failure)
+
+
+def _returned(result: object, plain: set[type], *, of_server: bool) -> Failure | None:
+    from .answers import may_fail
+
+    kind = type(result)
+    if issubclass(kind, BaseException):
+        return None  # a function may return an exception without meaning to raise it
+    failure = _answered(result, of_server=of_server)
+    # A sync function may not return an awaitable; each result is checked for that.
+    if (
+        failure is None
+        and len(plain) < _MOST_PLAIN
+        and not may_fail(kind, of_server=of_server)
+        and not hasattr(cast("Any", kind), "__await__")
+    ):
+        plain.add(kind)
+    return failure

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from .finding import Finding, short_of
+from .failure import Finding, short_of
 from .vocabulary import Category
 
 

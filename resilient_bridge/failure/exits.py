@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from .dispatch import Rows
 from .errnos import hints
-from .failure import is_timeout
-from .finding import Finding, Rows
+from .failure import Finding, is_timeout
 from .redaction import redact
 from .texts import program_finding, text_finding
 from .vocabulary import Category, Executed, code_info

@@ -15,6 +15,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import attrs
@@ -27,6 +29,7 @@ from .redaction import (
     as_line,
     as_lines,
     class_name,
+    name_of,
     raw_text,
     redact_value,
 )
@@ -577,7 +580,12 @@ def of_error(failure: Failure, seen: BaseException, cause: BaseException) -> Fai
     details = unread.get("details")
     if "error" in (failure.details if details is None else details):
         return changed(failure, cause=cause)
-    text, name = raw_text(seen)[: READ + 1].strip(), class_name(seen)
+    name = name_of(type(seen))
+    try:  # without a call: every repeat comes here
+        text = str.__str__(str(seen))
+    except Exception:  # noqa: BLE001 -- an error without a text is reported all the same
+        text = raw_text(seen)
+    text = text[: READ + 1].strip()
     if text:
         name = f"{name}: {text}"
     if details is None:  # they were not plain, and are redacted already
@@ -596,6 +604,121 @@ def number_in(failure: Failure, name: str) -> float | None:
     details: Mapping[str, Any] | None = fields.get("details")
     value: object = (fields["_unread"]["details"] if details is None else details).get(name)
     return value if value is not None and isinstance(value, int | float) else None
+
+
+# ---- the verdict of a rule ----------------------------------------------------------------------
+
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class Finding:
+    """The verdict of a rule: a code, and the fields that differ from its row in the table.
+
+    None means the table's value. It is never changed, and the Failure is built only for one that is
+    read.
+
+    `executed=NO` is never set directly: it follows from `proof`, the name of a row of
+    `vocabulary.PROOFS`. Without a proof the call may have run.
+    """
+
+    def __init__(
+        self,
+        *,
+        code: str,
+        message: str = "",
+        category: Category | None = None,
+        kind: Kind | None = None,
+        retryable: bool | None = None,
+        executed: Executed | None = None,
+        proof: str = "",
+        session_valid: bool | None = None,
+        severity: Severity | None = None,
+        retry_after: float | None = None,
+        suggestions: tuple[str, ...] = (),
+        details: Mapping[str, Any] = _NOTHING,
+    ) -> None:
+        self.code = code
+        self.message = message
+        self.category = category
+        self.kind = kind
+        self.retryable = retryable
+        self.executed = executed
+        self.proof = proof
+        self.session_valid = session_valid
+        self.severity = severity
+        self.retry_after = retry_after
+        self.suggestions = suggestions
+        self.details = details
+
+    def evolve(self, **fields: Any) -> Finding:
+        """Return the verdict with these fields changed; what it says otherwise stays."""
+        made = object.__new__(Finding)
+        made.__dict__.update(self.__dict__)
+        made.__dict__.pop("made", None)
+        made.__dict__.update(fields)
+        return made
+
+    @property
+    def summary(self) -> str:
+        """The message, or else the summary of the code."""
+        return self.message or (CODES.get(self.code) or code_info(self.code)).summary
+
+    @property
+    def ran(self) -> Executed:
+        """Whether the call can have run: NO only with a proof."""
+        if self.proof and self.executed in (None, Executed.NO):
+            return Executed.NO
+        row = CODES.get(self.code) or code_info(self.code)
+        executed = self.executed or row.executed
+        return Executed.MAYBE if executed is Executed.NO else executed
+
+    @property
+    def repeats(self) -> bool:
+        """Whether repeating may help, without building the failure."""
+        return code_info(self.code).retryable if self.retryable is None else self.retryable
+
+    @cached_property
+    def made(self) -> Failure:
+        """The failure without an error: made once for a rule that is data, however often it is met."""
+        return Failure.of(
+            self.code,
+            self.message,
+            category=self.category,
+            kind=self.kind,
+            retryable=self.retryable,
+            executed=self.ran,
+            proof=self.proof,
+            session_valid=self.session_valid,
+            severity=self.severity,
+            retry_after=self.retry_after,
+            suggestions=self.suggestions,
+            details=self.details,
+        )
+
+    def failure(self, cause: BaseException | None = None) -> Failure:
+        """Return the failure; `cause` is the classified error."""
+        return self.made if cause is None else of_error(self.made, cause, cause)
+
+
+_LOOKED_AT: Final = 4_096  # characters, of which 160 are shown: a text may have megabytes
+
+
+def short_of(text: str) -> str:
+    """Return the peer's text as the end of a message: empty, or `: text` of at most 160 characters."""
+    text = " ".join(text[:_LOOKED_AT].split())
+    return f": {text[:159]}…" if len(text) > 160 else f": {text}" if text else ""
+
+
+# ---- what is none ------------------------------------------------------------------------------
+
+
+PLAIN: Final[set[type]] = {type(None), bool, int, float, str, bytes, list, tuple, dict}
+"""What a function returns of these classes is its success. It grows as results are seen; registering
+a class with `classify` removes the class."""
+PLAIN_ANSWERS: Final[set[type]] = PLAIN - {dict}
+"""The same for what a tool or a server answers, where a dict can be a failure in the form of a
+specification."""
 
 
 # ---- text that has not been read yet --------------------------------------------------------------------------------

@@ -392,6 +392,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Toolbox": _TOOLBOX,
     "Toolbox.tool": _TOOL,
+    "ToolboxSettings": {"effects": "!write a table of its own, [effects]"},
     "Workflow": _all("file state checkpoint checkpoint_path filename state_file name", "path"),
     "Workflow.phase": {
         **_all("requires needs depends_on inputs after", "required"),

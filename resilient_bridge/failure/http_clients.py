@@ -19,7 +19,8 @@ from typing import Any, Final, TypeGuard, TypeVar, cast
 
 from .closes import close_finding
 from .contents import body_of
-from .finding import Finding, Reader, Rows, Rules, chain_of, own_words, wrong_setting
+from .dispatch import Reader, Rows, Rules, chain_of, own_words, wrong_setting
+from .failure import Finding
 from .redaction import text_of
 from .statuses import answer_status, response_finding, status_finding, upgrade_finding
 from .system import errno_of, tls_finding

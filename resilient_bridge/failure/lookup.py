@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import attrs
 
 from .contents import read_json
-from .failure import Failure, changed, of_error, unproven
-from .finding import KNOWN, PACKAGES, Dispatch, Finding, dispatch, rows_of, short_of
+from .dispatch import KNOWN, PACKAGES, Dispatch, dispatch, rows_of
+from .failure import Failure, Finding, changed, of_error, short_of, unproven
 from .payloads import coded_finding, payload_failure
 from .record import ATTRIBUTE, ONE_REQUEST, OWN_WORDS, Record, attach, ended, record_of
 from .redaction import class_name, package_of, raw_text, text_of

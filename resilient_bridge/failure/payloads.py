@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from .contents import finite_seconds
-from .failure import Failure
-from .finding import Finding
+from .failure import Failure, Finding
 from .rpc import CATEGORY_CODES, is_count, is_our_code, mapping_of, peer_details, severity_in
 from .vocabulary import CODES, Category, Executed
 

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Final, Literal
 
 from .contents import name_key
-from .finding import Finding, short_of
+from .failure import Finding, short_of
 
 
 def _lasting(reason: str, message: str, *suggestions: str) -> Finding:

@@ -104,10 +104,11 @@ def text_of(error: BaseException) -> str:
 
 def class_name(value: object) -> str:
     """Return the name of an object's class, whatever its metaclass says."""
-    return cast("str", _CLASS_NAME(type(value)))
+    return cast("str", name_of(type(value)))
 
 
-_CLASS_NAME: Final = type.__dict__["__name__"].__get__
+name_of: Final = type.__dict__["__name__"].__get__
+"""The name of a class, whatever its metaclass says: Python's own function."""
 
 
 def package_of(cls: type) -> str:

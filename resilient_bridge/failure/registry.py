@@ -19,10 +19,9 @@ from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar, cast
 
 import attrs
 
+from .dispatch import dispatch
 from .exceptions import config_error
-from .failure import Failure
-from .finding import dispatch, short_of
-from .plain import PLAIN, PLAIN_ANSWERS
+from .failure import PLAIN, PLAIN_ANSWERS, Failure, short_of
 from .redaction import package_of, text_of
 from .rpc import CATEGORY_CODES, is_our_code
 from .vocabulary import OWN_CODES, Category, Executed, Kind, code_info, is_known_code, near_code

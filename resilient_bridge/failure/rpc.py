@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from .contents import read_json
-from .finding import Finding
+from .failure import Finding
 from .vocabulary import CODES, PREFIXES, Category, Executed, Kind, Severity
 
 

@@ -15,7 +15,8 @@ import attrs
 
 from .closes import close_finding
 from .contents import body_of, document_in, name_key, read_body
-from .finding import Finding, Rows, Rules, short_of
+from .dispatch import Rows, Rules
+from .failure import Finding, short_of
 from .provider_codes import REJECTED, known_final, login_finding
 from .redaction import package_of, text_of
 from .statuses import bare_finding, lasting_finding, should_retry, status_finding, stream_finding

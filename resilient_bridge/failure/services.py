@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .contents import wait_from_headers
-from .finding import Finding, Rows, short_of
+from .dispatch import Rows
+from .failure import Finding, short_of
 from .rpc import mapping_of
 from .statuses import status_finding, stream_finding
 from .texts import text_finding

@@ -22,7 +22,7 @@ from .contents import (
     reset_from_headers,
     wait_from_headers,
 )
-from .finding import Finding
+from .failure import Finding
 from .payloads import payload_finding
 from .provider_codes import (
     EXPIRED,

@@ -22,8 +22,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from .closes import close_finding
+from .dispatch import Reader, Rows, Rules, own_words, wrong_setting
 from .errnos import hints
-from .finding import Finding, Reader, Rows, Rules, own_words, short_of, wrong_setting
+from .failure import Finding, short_of
 from .redaction import package_of, text_of
 from .statuses import upgrade_finding
 from .texts import text_finding

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 from .closes import printed_close
 from .contents import ErrorBody, document_in, read_body, wait_in_text
 from .errnos import hints
-from .finding import Finding, short_of
+from .failure import Finding, short_of
 from .payloads import EXECUTIONS
 from .provider_codes import (
     CONTEXT,

@@ -32,12 +32,14 @@ class Order(NamedTuple):
 
     `new`: the indices of entries, with an id, that stand before the anchor and were never
     delivered. `is_live`: the answer is in live order as far as can be known. `is_sure`: what was
-    taken for older than our memory cannot be new.
+    taken for older than our memory cannot be new. `has_more`: the only evidence is that messages
+    without an id stand before the anchor more often than they were delivered.
     """
 
     new: tuple[int, ...]
     is_live: bool
     is_sure: bool
+    has_more: bool = False
 
 
 def stamps_of(items: Sequence[Item]) -> list[datetime | None]:
@@ -87,7 +89,14 @@ def order_of(
     if is_live and watermark.is_shuffled:
         # If a server has sorted before, the position of an id-less message proves nothing.
         is_live = not surplus(answer, watermark, memory)
-    return Order(tuple(new), is_live, is_sure)
+    # Behind a join without proof no run of our messages shows what was moved between them, or was
+    # lost then.
+    has_more = (
+        is_live
+        and watermark.seam > 0
+        and any(at < cut.anchor for at in surplus(answer, watermark, memory))
+    )
+    return Order(tuple(new), is_live and not has_more, is_sure, has_more)
 
 
 def _is_run(

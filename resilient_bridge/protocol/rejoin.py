@@ -286,7 +286,8 @@ class Rejoin:
         """
         # What is new before the anchor may also have been lost under an earlier gap, and be found again.
         has_gap = self._watermark.seam or self._watermark.is_behind_gap
-        self._watermark.is_shuffled |= not order.new or not has_gap
+        is_explained = has_gap and (bool(order.new) or order.has_more)
+        self._watermark.is_shuffled |= not is_explained
         more = surplus(answer.items, self._watermark, self._memory)
         new = set(order.new)
         stamps = stamps_of(answer.items)

@@ -45,6 +45,12 @@ class CallsOf:
     waited: float = 0.0
     rejected_by: Tally = attrs.field(factory=lambda: Tally(8))
     why: str = ""
+    hedged: int = 0  # calls whose request was sent again
+    extra: int = 0  # the requests that were sent for them beside the first
+    won: int = 0  # of the calls, by an extra request
+    cancelled: int = 0  # of the requests: whether they ran, nobody can say
+    shared: Tally = attrs.field(factory=lambda: Tally(4))  # answers of other calls
+    oldest: float = 0.0  # seconds, of these
 
     @property
     def bad(self) -> int:
@@ -99,6 +105,16 @@ class Calls:
             self.waits.add(wait, (record.at, name, count_in(fields, "attempt"), wait, code))
         elif event == "CallRejected":
             self.by_name.of(text_in(fields, "name")).rejected_by.count(text_in(fields, "by"))
+        elif event == "Hedged":
+            one = self.by_name.of(text_in(fields, "name"))
+            one.hedged += 1
+            one.extra += max(0, count_in(fields, "requests") - 1)
+            one.won += count_in(fields, "winner") > 1
+            one.cancelled += count_in(fields, "unknown")
+        elif event == "AnswerShared":
+            one = self.by_name.of(text_in(fields, "name"))
+            one.shared.count(text_in(fields, "how"))
+            one.oldest = max(one.oldest, number_in(fields, "age"))
 
     def _finished(self, record: Record, name: str, attempts: int, why: str) -> None:
         seconds, outcome = (

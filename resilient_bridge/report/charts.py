@@ -21,9 +21,9 @@ from .wording import clock, duration, moment
 PATTERN_OF: Final = {
     "ready": "good", "within": "good", "quiet": "none",
     "connecting": "busy", "half-open": "busy", "starting": "busy", "warned": "busy",
-    "waiting": "wait", "lost": "wait", "warning": "wait",
-    "down": "bad", "open": "bad", "paused": "bad", "cancelled": "bad", "critical": "bad",
-    "closed": "none", MIXED: "mixed",
+    "waiting": "wait", "lost": "wait", "warning": "wait", "limited": "wait",
+    "down": "bad", "open": "bad", "paused": "bad", "cancelled": "bad", "critical": "bad", "exhausted": "bad",
+    "closed": "none", "not limited": "none", MIXED: "mixed",
 }  # fmt: skip
 """The look of each state. `looks` of `lane` overrides it: a closed circuit is good, a link not."""
 _STEPS: Final = (

@@ -13,7 +13,9 @@ import attrs
 from .. import events
 from ..lazy_names import names_of
 from .calls import Calls
+from .effects import Effects
 from .guards import Guards
+from .limits import Limits
 from .lines import (
     Damage,
     Fields,
@@ -107,6 +109,7 @@ class Incident:
         self._since, self._until = since, until
         self.sources: list[Source] = []
         self.links, self.calls, self.guards = Links(), Calls(), Guards()
+        self.limits, self.effects = Limits(), Effects()
         self.events = Tally(150)
         self.codes: Named[Code] = Named(Code, 150)
         self.doubts: First[Doubt] = First(150)
@@ -165,6 +168,8 @@ class Incident:
         self.links.take(record)
         self.calls.take(record)
         self.guards.take(record)
+        self.limits.take(record)
+        self.effects.take(record)
         self._failure(at, failure_in(record.fields))
         self._rest(record)
 

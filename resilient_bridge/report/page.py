@@ -14,6 +14,7 @@ from .charts import DEFS, Window
 from .escaping import esc, section, table
 from .incident import Incident
 from .sections_calls import calls, codes, server
+from .sections_limits import effects, limits
 from .sections_links import circuits, links, outages, queues
 from .style import CSS, SCRIPT
 from .summary import damaged, headline
@@ -82,6 +83,7 @@ def _tiles(incident: Incident) -> str:
         ("calls", f"{total:,}", total),
         ("calls without success", f"{bad:,}", total),
         ("repeats", f"{incident.calls.retries:,}", incident.calls.retries),
+        ("calls held", f"{incident.effects.held.seen:,}", incident.effects.held.seen),
         ("messages in doubt", f"{incident.doubts.seen:,}", facts.seen),
         ("alerts raised", f"{alerts:,}", alerts),
         ("damaged lines", f"{damaged(incident):,}", damaged(incident)),
@@ -155,6 +157,8 @@ _SECTIONS: Final[Mapping[str, tuple[str, Callable[[Incident, Window], str]]]] = 
     "server": ("MCP server", server),
     "queues": ("Queues", queues),
     "circuits": ("Circuits, budgets, alerts", circuits),
+    "limits": ("Adaptive limits", limits),
+    "effects": ("Calls in doubt", effects),
     "calls": ("Calls", calls),
     "failures": ("Failures", codes),
     "messages": ("Messages", _messages),

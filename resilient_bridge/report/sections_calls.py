@@ -13,6 +13,7 @@ from .wording import count, duration, listed
 
 
 _MOST_NAMES: Final = 60
+_SHARED: Final = ("joined", "fresh", "stale")
 _WORDS: Final = {
     "unknown": "unknown: may have run",
     "not_executed": "not executed",
@@ -23,7 +24,7 @@ _WORDS: Final = {
 def calls(incident: Incident, window: Window) -> str:
     """Return the section about calls: outcomes over time and by name, the slowest, the last bad."""
     facts = incident.calls
-    if not facts.outcomes and not facts.retries:
+    if not facts.by_name:
         return ""
     stacks = [
         ("bad", facts.bad.sums(window.begin, window.end, PARTS)),
@@ -50,6 +51,14 @@ def calls(incident: Incident, window: Window) -> str:
         for at, name, attempt, wait, code in facts.waits
     ]
     slowest = [_call(one, window) for one in facts.slowest]
+    hedged = [
+        (name, one.hedged, one.extra, one.won, one.cancelled) for name, one in named if one.hedged
+    ]
+    shared = [
+        (name, *(one.shared.get(how, 0) for how in _SHARED), duration(one.oldest))
+        for name, one in named
+        if one.shared
+    ]
     return section(
         "calls",
         "Calls",
@@ -73,6 +82,18 @@ def calls(incident: Incident, window: Window) -> str:
             "Waits before " + listed(facts.retries, len(repeats), "repeat", "longest"),
             "at (UTC), call, #attempt, #wait, after",
             repeats,
+        ),
+        table(
+            "t-hedged",
+            "Slow calls whose request was sent again",
+            "call, #calls, #requests more, #calls that one of them won, #requests cancelled: outcome and cost unknown",
+            hedged[:_MOST_NAMES],
+        ),
+        table(
+            "t-shared",
+            "Answers of other calls",
+            f"call, #{', #'.join(_SHARED)}, #oldest",
+            shared[:_MOST_NAMES],
         ),
     )
 

@@ -1,7 +1,7 @@
 """An incident in one sentence, in a few lines for a terminal, and as plain data. Pure.
 
-Rule: the sentence names links, the MCP server, calls and messages, in this order, and says only
-what is in the log.
+Rule: the sentence names links, the MCP server, calls, those that were held, limits and messages, in
+this order, and says only what is in the log.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 import attrs
 
 from .incident import Incident
-from .wording import count, duration, moment
+from .sections_limits import FIRST_CALL, lowest
+from .wording import count, duration, moment, times
 
 
 def headline(incident: Incident) -> tuple[bool, str]:
@@ -21,7 +22,14 @@ def headline(incident: Incident) -> tuple[bool, str]:
         return False, "This log has no event that can be read."
     parts = [
         part
-        for part in (_links(incident), _server(incident), _calls(incident), _doubts(incident))
+        for part in (
+            _links(incident),
+            _server(incident),
+            _calls(incident),
+            _held(incident),
+            _limits(incident),
+            _doubts(incident),
+        )
         if part
     ]
     if parts:
@@ -55,11 +63,7 @@ def _links(incident: Incident) -> str:
 
 def _server(incident: Incident) -> str:
     losses = incident.events.get("server_lost", 0)
-    return (
-        f"the MCP server was lost {'once' if losses == 1 else f'{losses:,} times'}"
-        if losses
-        else ""
-    )
+    return f"the MCP server was lost {times(losses)}" if losses else ""
 
 
 def _calls(incident: Incident) -> str:
@@ -71,6 +75,22 @@ def _calls(incident: Incident) -> str:
     if unknown:
         parts.append(f"{count(unknown, 'call')} may or may not have run")
     return " and ".join(parts)
+
+
+def _held(incident: Incident) -> str:
+    held, still = incident.effects.held.seen, len(incident.effects.open)
+    if not held:
+        return ""
+    text = f"{count(held, 'call was', 'calls were')} held, because an identical one may have run"
+    return text + (f", and {count(still, 'call is', 'calls are')} still in doubt" if still else "")
+
+
+def _limits(incident: Incident) -> str:
+    exhausted = sum(one.exhausted > 0 for one in incident.limits.by_key.values())
+    if not exhausted:
+        return ""
+    words = count(exhausted, "limit was", "limits were")
+    return f"{words} exhausted: the server refused every call"
 
 
 def _doubts(incident: Incident) -> str:
@@ -94,8 +114,8 @@ def damaged(incident: Incident) -> int:
 def as_text(incident: Incident, width: int = 80) -> str:
     """Return a few lines for a terminal of `width` columns, 20 at least.
 
-    They are the sentence, the time, the longest outages, the most frequent failures, and the
-    damaged lines.
+    They are the sentence, the time, the longest outages, calls that were held, adaptive limits, the
+    most frequent failures, and the damaged lines.
     """
     width = max(width, 20)
     lines = [headline(incident)[1]]
@@ -109,6 +129,7 @@ def as_text(incident: Incident, width: int = 80) -> str:
         lines.append(
             f"- {duration(outage.seconds(incident.end or 0.0))} {outage.link}: {cause}; {count(outage.attempts, 'attempt')}; {verdict}"
         )
+    lines += _effect_lines(incident) + _limit_lines(incident)
     worst = sorted(incident.codes.items(), key=lambda item: -item[1].count)[:3]
     lines += [f"- {code}: {count(one.count, 'event')}; {one.message}" for code, one in worst]
     for source in incident.sources:
@@ -127,6 +148,33 @@ def as_text(incident: Incident, width: int = 80) -> str:
         )
         for line in lines
     )
+
+
+def _effect_lines(incident: Incident) -> list[str]:
+    facts = incident.effects
+    lines: list[str] = []
+    for name, one in sorted(facts.by_name.items(), key=lambda item: -item[1].held)[:3]:
+        still = sum(each == name for each, _ in facts.open)
+        known = ", ".join(FIRST_CALL.get(first, first) for first, _ in one.first.ranked())
+        text = f"- {name}: {count(one.held, 'call')} held: the first {known}"
+        if one.held:
+            lines.append(text + (f"; {still:,} in doubt at the end" if still else ""))
+    return lines
+
+
+def _limit_lines(incident: Incident) -> list[str]:
+    worst = sorted(
+        incident.limits.by_key.items(), key=lambda item: (-item[1].exhausted, -item[1].refused)
+    )
+    lines: list[str] = []
+    for key, one in worst[:3]:
+        parts = [f"down to {lowest(one)} at once"] if lowest(one) else []
+        parts += [count(one.refused, "refusal"), f"longest wait {duration(one.longest_wait)}"]
+        parts += [f"exhausted {times(one.exhausted)}"] if one.exhausted else []
+        parts += [f"{count(one.rejected, 'call')} gave up"] if one.rejected else []
+        parts += [f"at the end {one.lane.state}"] if one.lane.state else []
+        lines.append(f"- limit {key}: {'; '.join(parts)}")
+    return lines
 
 
 def as_data(incident: Incident) -> dict[str, Any]:
@@ -159,7 +207,8 @@ def as_data(incident: Incident) -> dict[str, Any]:
         "gaps": [attrs.asdict(one) for one in links.gaps],
         "calls": {
             name: {"outcomes": dict(one.outcomes.ranked()), "p50": one.quantile(0.5), "p95": one.quantile(0.95), "max": one.longest,
-                   "retries": one.retries, "waited": one.waited, "rejected_by": dict(one.rejected_by.ranked())}
+                   "retries": one.retries, "waited": one.waited, "rejected_by": dict(one.rejected_by.ranked()),
+                   "hedged": {"calls": one.hedged, "extra": one.extra, "won": one.won, "cancelled": one.cancelled}, "shared": dict(one.shared.ranked())}
             for name, one in calls.by_name.items()
         },
         "slowest": [attrs.asdict(one) for one in calls.slowest],
@@ -167,6 +216,16 @@ def as_data(incident: Incident) -> dict[str, Any]:
         "guards": {
             kind: {name: {"state": one.lane.state, "changes": one.changes, "troubles": one.troubles, "detail": one.detail} for name, one in named.items()}
             for kind, named in incident.guards.of.items()
+        },
+        "limits": {
+            key: {"state": one.lane.state, "began": one.began if one.times else None, "times": one.times, "lowest": one.lowest if lowest(one) else None,
+                  "refused": one.refused, "longest_wait": one.longest_wait, "waiting": one.waiting, "exhausted": one.exhausted, "rejected": one.rejected}
+            for key, one in incident.limits.by_key.items()
+        },
+        "effects": {
+            "by_name": {name: {"held": one.held, "first": dict(one.first.ranked()), "ended": dict(one.ended.ranked())}
+                        for name, one in incident.effects.by_name.items()},
+            "open": [{"name": name, "began": began, "held": at} for (name, began), at in incident.effects.open.items()],
         },
         "restarts": incident.guards.restarts,
         "codes": {code: attrs.asdict(one) for code, one in incident.codes.items()},

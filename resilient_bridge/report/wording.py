@@ -10,6 +10,11 @@ def count(number: float, one: str, many: str = "") -> str:
     return f"{number:,.0f} {one if number == 1 else many or one + 's'}"
 
 
+def times(number: int) -> str:
+    """Return how often: `once`, `3 times`."""
+    return "once" if number == 1 else count(number, "time")
+
+
 def listed(seen: int, shown: int, one: str, which: str = "first") -> str:
     """Return the number of items and which of them are listed: `123 outages: the 100 longest`."""
     return count(seen, one) + (f": the {shown} {which}" if shown < seen else "")

@@ -45,6 +45,7 @@ from .writing import Line, Writer, explain, shown
 if TYPE_CHECKING:
     from ..agent import Toolbox
     from ..calls.policy import SettingsSource
+    from ..stores import Effects
     from ..telemetry.alerts import Alerts
 
 
@@ -89,7 +90,7 @@ class Change:
 
 class Config:
     """Settings that were read and checked: `bridge`, `policies` by name, `client`, `tables` by
-    name, `toolbox`, `alerts`, `debug`, `warnings`.
+    name, `toolbox`, `effects`, `alerts`, `debug`, `warnings`.
 
         config = rb.load("bridge.toml")
 
@@ -110,6 +111,7 @@ class Config:
         self._protected: dict[weakref.ref[Any], str] = {}
         self._toolbox: Toolbox | None = None
         self._alerts: Alerts | None = None
+        self._effects: Effects | None = None
 
     @property
     def bridge(self) -> BridgePolicy:
@@ -143,6 +145,17 @@ class Config:
             table: AlertSettings = self._settings.tables.get("alerts", AlertSettings())
             self._alerts = table.make()
         return self._alerts
+
+    @property
+    def effects(self) -> Effects | None:
+        """What remembers calls that must not run twice, by the table `effects`; None without one.
+
+        Created once: `toolbox`, and the functions of `protect` that may not run twice, have it.
+        """
+        table: Any = self._settings.tables.get("effects")
+        if self._effects is None and table is not None:
+            self._effects = table.make()
+        return self._effects
 
     @property
     def debug(self) -> Debug:
@@ -183,6 +196,7 @@ class Config:
             "timeouts": dict(now.timeouts),
             "idempotent": [name for name, found in permissions if found.get("idempotent", False)],
             "optional": [name for name, found in permissions if not found.get("required", True)],
+            "effects": self.effects,
         }
 
     def policy(self, name: str, /) -> Policy:
@@ -197,11 +211,15 @@ class Config:
     def protect(self, name: str, /, *, idempotent: bool | None = None) -> Callable[[F], F]:
         """Decorate a function with the policy of this name, as `policies[name](idempotent=…)` does;
         `reload` replaces its policy.
+
+        With `idempotent=False` and a table `effects`, a call that is identical to one in doubt is
+        not made: it raises EffectHeldError.
         """
         policy = self.policy(name)
+        effects = self.effects if idempotent is False else None
 
         def decorate(function: F) -> F:
-            protected: Any = policy(function, idempotent=idempotent)
+            protected: Any = policy(function, idempotent=idempotent, effects=effects)
             self._protected[weakref.ref(protected, self._forget)] = name
             return cast("F", protected)
 
@@ -221,8 +239,8 @@ class Config:
         """Read the sources again and return the changed settings, in the order of their paths.
 
         Raises ConfigError with every problem of the sources; the settings in force then stay.
-        Policies keep their circuits and budgets. A BridgeClient, a Toolbox, Alerts or a function
-        that was not decorated by `protect` keeps the settings that it was created with; `client`,
+        Policies keep their circuits and budgets. A BridgeClient, a Toolbox, Effects, Alerts or a
+        function that was not decorated by `protect` keeps the settings that it was created with; `client`,
         `bridge` and `policies` are the new ones. Nothing watches the file: the caller decides when
         to reload.
         """

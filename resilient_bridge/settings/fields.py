@@ -103,12 +103,15 @@ def _bytes(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
     return _text(raw, read_bytes, SIZE, path, reading) if isinstance(raw, str) else raw
 
 
-def _as_text(form: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
-    if callable(raw):
-        return reading.fail(
-            path, f"{form.wanted}; a function of the arguments only code can give", raw
-        )
+def _as_text(_: Form, raw: Any, path: str, reading: Reading, __: Any) -> Any:
     return reading.texts.get(path, raw) if isinstance(raw, int | float) else raw
+
+
+def _key(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
+    # of the names that are there: those of the command `check` make up whatever they are asked for
+    found = dict(reading.names).get(raw) if isinstance(raw, str) else None
+    is_name = not callable(found) or isinstance(found, type)  # a class is one of failures
+    return _as_text(form, raw, path, reading, base) if is_name else found
 
 
 def _wait(_: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
@@ -219,6 +222,13 @@ def _seconds_by_name(form: Form, raw: Any, path: str, reading: Reading, _: Any) 
     return _by_name(form, raw, path, reading, read)
 
 
+def _functions_by_name(form: Form, raw: Any, path: str, reading: Reading, _: Any) -> Any:
+    def read(_: str, item: Any, at: str) -> Any:
+        return reading.named(item, at, "a function")
+
+    return _by_name(form, raw, path, reading, read)
+
+
 def _values_by_name(form: Form, raw: Any, path: str, reading: Reading, base: Any) -> Any:
     below: Mapping[str, Any] = base or {}
 
@@ -269,6 +279,7 @@ BYTES: Final = FieldKind('a whole number, or a size such as `"8MiB"`', COUNT.sch
 FLAG: Final = FieldKind("`true` or `false`", _schema(type="boolean"), has_false=True)
 WORD: Final = FieldKind("one of its words", lambda form, _: {"enum": list(form.words)})
 TEXT: Final = FieldKind("a text", _TEXTUAL, _as_text)
+KEY: Final = FieldKind("a name, or the name of a function", _TEXTUAL, _key)
 TEXTS: Final = FieldKind("a list", _schema(type="array"))
 PAIR: Final = FieldKind("two numbers, warning and critical", _schema(type="array"))
 VALUE: Final = FieldKind(
@@ -293,6 +304,11 @@ FUNCTION: Final = FieldKind("the name of a function", _TEXTUAL, _function)
 FUNCTIONS: Final = FieldKind(
     "names of functions", _schema(type=["string", "array", "boolean"]), _functions, has_false=True
 )
+FUNCTIONS_BY_NAME: Final = FieldKind(
+    "a table of names of functions, by name",
+    _schema(type="object", additionalProperties={"type": "string"}),
+    _functions_by_name,
+)
 SECRET: Final = FieldKind("`env:NAME` or `file:PATH`", _TEXTUAL)
 ADDRESS: Final = FieldKind("a `ws://` or `wss://` URL, or `env:NAME`", _TEXTUAL)
 HEADERS: Final = FieldKind(
@@ -315,6 +331,10 @@ class _What:
     """Stands for the alias `What`."""
 
 
+class _StateKey:
+    """Stands for the alias `StateKey`."""
+
+
 class _Address:
     """Stands for the alias `Address`, the URL of a client."""
 
@@ -331,13 +351,13 @@ _ALIASES: Final[Mapping[str, Any]] = {
     "Backoff": Backoff,
     "Rule": Rule,
     "Seconds": _Seconds,
-    "StateKey": str | None,
+    "StateKey": _StateKey | None,
     "WaitSchedule": Backoff | Callable[..., Any],
     "What": _What,
 }
 """What names mean here, wherever the module of a value has them from: many only for type checkers."""
 _ALONE: Final[Mapping[Any, FieldKind]] = {
-    _Address: ADDRESS, _Seconds: SECONDS, _What: WHATS, Headers: HEADERS, Secret: SECRET,
+    _Address: ADDRESS, _Seconds: SECONDS, _StateKey: KEY, _What: WHATS, Headers: HEADERS, Secret: SECRET,
     bool: FLAG, float: NUMBER, int: COUNT, str: TEXT,
 }  # fmt: skip
 """The kinds of annotations that are one class."""
@@ -432,6 +452,8 @@ def _form_alone(part: Any, wanted: str) -> Form:
         value = args[1]
         if value is _Seconds:
             return Form(SECONDS_BY_NAME, wanted)
+        if typing.get_origin(value) is Callable:
+            return Form(FUNCTIONS_BY_NAME, wanted)
         if isinstance(value, type) and issubclass(value, Value):
             return Form(RULES if value is Rule else VALUES_BY_NAME, wanted, value)
     return Form(AS_WRITTEN, wanted)

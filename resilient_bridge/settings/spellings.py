@@ -47,6 +47,8 @@ NAMES: Final[Mapping[type, str]] = {kind: key for key, kind in LAYERS.items()}
 _OPTIONS: Final = ("name", "order", "preset", "state")
 PERMISSIONS: Final = ("idempotent", "required")
 """Keys of an operation's table beside its layers; a policy may not have them."""
+EFFECTS: Final = "a table of its own, [effects]: one file has the calls of all tools and functions"
+"""What is wanted where one policy, or one tool, has the key `effects`."""
 
 
 def preset_names() -> list[str]:
@@ -82,6 +84,8 @@ def read_policy(data: Any, path: str, reading: Reading, base: Any = None) -> Any
         if key in PERMISSIONS:
             operation = f"an operation to say so, as in [tools.search] {key} = true, and no policy"
             reading.fail(joined(path, key), operation, table[key])
+        elif key == "effects":
+            reading.fail(joined(path, key), EFFECTS, table[key])
         elif key not in LAYERS and key not in _OPTIONS:
             reading.unknown(path, key, (*LAYERS, *_OPTIONS))
     layers = _layers(table, path, reading, base)

@@ -1,8 +1,8 @@
 """The settings beside policies: the client's arguments, alerts, Gasoline's daemon, and the tables of other rooms.
 
 Rule: each is a value like every other, read by the same walk. Another table is one more row of
-`TABLES`. A class of a room above the core (the agent, MCP) stands there by its name, and is
-imported when its table stands in a document.
+`TABLES`. A class of a room above the core (the agent, MCP), and one that few documents have, stands
+there by its name, and is imported when its table stands in a document.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _check_store(instance: object, attribute: attrs.Attribute[Any], value: Any) 
         refuse(path_of(instance, attribute), f"{REFERENCE}, as it holds a password", "***")
 
 
-def _judged(wanted: str, check: Callable[[str, Any], object]) -> Validator:
+def judged(wanted: str, check: Callable[[str, Any], object]) -> Validator:
     """Return a validator that passes the name and the value to what checks the argument anyway."""
 
     @wants(wanted)
@@ -110,10 +110,8 @@ def _judged(wanted: str, check: Callable[[str, Any], object]) -> Validator:
     return judge
 
 
-_check_session: Final = _judged(
-    "the name of a session", lambda _, value: check_session(value, None)
-)
-_check_pin: Final = _judged(PIN, lambda _, value: check_pin(value))
+_check_session: Final = judged("the name of a session", lambda _, value: check_session(value, None))
+_check_pin: Final = judged(PIN, lambda _, value: check_pin(value))
 _function: Final = optional(function("a function, or None"))
 
 
@@ -162,7 +160,7 @@ class ClientSettings(Value):
 
 
 _DEFAULTS: Final = cast("Mapping[str, Any]", unwrap(Alerts.__init__).__kwdefaults__)
-_of_alerts: Final = partial(_judged, check=lambda name, value: Alerts(**{name: value}))
+_of_alerts: Final = partial(judged, check=lambda name, value: Alerts(**{name: value}))
 _check_pair: Final = optional(_of_alerts("two numbers, warning and critical, or None"))
 _check_window: Final = _of_alerts("seconds from 1 to 86400")
 _check_least: Final = _of_alerts("a whole number of at least 1")
@@ -247,6 +245,7 @@ TABLES: Final[Mapping[str, type]] = Classes(
         "bridge": ClientSettings,
         "budget": "agent.tables:BudgetSettings",
         "degradation": "agent.tables:DegradationSettings",
+        "effects": "settings.effects:EffectSettings",
         "gasoline": GasolineSettings,
         "mcp": SIDECAR,
         "toolbox": "agent.tables:ToolboxSettings",

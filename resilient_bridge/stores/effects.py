@@ -26,6 +26,7 @@ from ..calls.effects import (
     call_options,
     resolved,
 )
+from ..config.documents import joined
 from ..failure import Failure, StoreError, config_error
 from ..failure.teaching import taught
 from ..files.owner import Owner
@@ -429,7 +430,7 @@ class Effects(EffectLedger):
         if late:
             self.end(effect, wall, *late)
 
-    def took(self, effect: Effect) -> bool:
+    def took(self, effect: Effect, *answer: Any) -> bool:
         """Give the end to the caller who asks; an internal method."""
         book = self._book
         with book.lock:
@@ -440,7 +441,10 @@ class Effects(EffectLedger):
                     effect.state = "given"
                     effect.ended = effect.ended or current_world().wall()
                     if effect.number not in book.answers:
-                        effect.has_answer, effect.answer = False, None
+                        if answer:
+                            book.keep_answer(effect, *answer)
+                        effect.has_answer = effect.number in book.answers
+                        effect.answer = answer[0] if effect.has_answer else None
                     book.later[effect.number] = book.changed(effect)
             else:
                 book.later[effect.number] = book.forget(effect)
@@ -511,7 +515,7 @@ def _by_name(
         if not isinstance(name, str) or not name:
             raise config_error(path, "names that are not empty", name)
         if not fits(each):
-            raise config_error(f"{path}[{name!r}]", wanted, each)
+            raise config_error(joined(path, name), wanted, each)
     return cast("dict[str, Any]", dict(by_name))
 
 

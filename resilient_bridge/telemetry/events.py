@@ -443,16 +443,21 @@ class LimitChanged(Event):
 
     "began": the server refused a call, and from now on `at_once` run, and `per_second` start (None:
     as many as may run). "lowered": it refused another one. "exhausted": it has refused everybody for
-    30 s, so one call tries and the others fail at once. "recovered": it takes calls again. `failure`
-    is the refusal, `waiting` how many calls wait.
+    30 s, so one call tries and the others fail at once. "recovered": it takes calls again.
+    "forgotten": it has refused nothing for ten minutes, so nothing is limited any more; known with
+    the next call. `failure` is the refusal, `waiting` how many calls wait, `refused` how many it has
+    refused since it began, and `longest_wait` the seconds that a call here has waited at most, its
+    refused attempts included.
     """
 
     key: str
     owner: str
-    state: Literal["began", "lowered", "exhausted", "recovered"]
+    state: Literal["began", "lowered", "exhausted", "recovered", "forgotten"]
     at_once: float
     per_second: float | None = None
     waiting: int = 0
+    refused: int = 0
+    longest_wait: float = 0.0
     failure: Failure | None = None
 
     __kind__ = "limit"
@@ -462,8 +467,8 @@ class LimitChanged(Event):
         "lowered": "limit lowered",
         "exhausted": "limit exhausted",
         "recovered": "limit recovered",
+        "forgotten": "limit forgotten",
     }
-    __notable__ = ("began", "exhausted", "recovered")
 
     def __level__(self) -> str:
         return {"exhausted": "warning", "lowered": ""}.get(self.state, "info")
@@ -471,6 +476,8 @@ class LimitChanged(Event):
     def __text__(self) -> str:
         if self.state == "recovered":
             return f"limit {self.key} takes calls again"
+        if self.state == "forgotten":
+            return f"limit {self.key} is no more: nothing was refused for ten minutes"
         if self.state == "exhausted":
             text = f"limit {self.key} refuses every call: one tries, the others fail at once"
         else:

@@ -109,7 +109,7 @@ TRANSITIONS: Final = Instrument(
 )  # fmt: skip
 LIMIT_CHANGES: Final = Instrument(
     "resilient_bridge.limit.changes", "counter", "{change}", ("limit", "state"),
-    "Changes of adaptive limits, by owner: began, lowered, exhausted, recovered.",
+    "Changes of adaptive limits, by owner: began, lowered, exhausted, recovered, forgotten.",
 )  # fmt: skip
 RECONNECTS: Final = Instrument(
     "resilient_bridge.reconnect.attempts", "counter", "{attempt}", ("bridge", "result"),
@@ -141,6 +141,10 @@ ALERT_ACTIVE: Final = Instrument(
 CIRCUIT_STATE: Final = Instrument(
     "resilient_bridge.circuit.state", "gauge", "1", ("circuit", "state"),
     "1 for the state that a circuit is in, 0 for the others; of `other`, how many are in it. Read when scraped.",
+)  # fmt: skip
+LIMIT_WAITING: Final = Instrument(
+    "resilient_bridge.limit.waiting", "gauge", "{call}", ("limit",),
+    "Calls that wait for an adaptive limit, by owner; 0 while none waits for one in force. Read when scraped.",
 )  # fmt: skip
 READY: Final = Instrument(
     "resilient_bridge.bridge.ready", "gauge", "1", ("bridge",), "1 while the client or link is READY. Read when scraped."

@@ -140,8 +140,6 @@ class EffectHeld(Event):
     seconds: float
     failure: Failure
 
-    __notable__ = ALWAYS
-
     def __level__(self) -> str:
         return "warning"
 

@@ -22,7 +22,6 @@ ready after it, but
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Callable
 from random import Random
@@ -39,15 +38,24 @@ _SWITCHES: Final = 2  # changes of priority in a run of "pct"
 _LONGEST: Final = 10_000  # steps within which they come
 _CALLBACKS: Final = 0.9  # how often a callback or a timer may come before the tasks that are ready
 
+Step = tuple[Callable[[], object], Any, int]
+"""The next step of a task that is ready: what runs it, the task, and its epoch."""
 
-def _is_step(callback: Callable[..., object]) -> bool:
-    """Return whether the callback is the next step of a task, and not just a method of one."""
-    kind = type(callback)
+
+def stepping(callback: Callable[..., object]) -> Any:
+    """Return the task of which the callback is the next step; None if it is something else."""
+    kind, owner = type(callback), getattr(callback, "__self__", None)
     if kind is BuiltinMethodType:
-        return callback.__name__ == "task_wakeup"
-    if kind is MethodType:  # tasks without asyncio's C module
-        return callback.__name__ in {"__step", "__wakeup"}
-    return kind.__name__ == "TaskStepMethWrapper"
+        is_step = callback.__name__ == "task_wakeup"
+    elif kind is MethodType:  # tasks without asyncio's C module
+        is_step = callback.__name__ in {"__step", "__wakeup"} and asyncio.isfuture(owner)
+    else:
+        is_step = kind.__name__ == "TaskStepMethWrapper"
+    return owner if is_step else None
+
+
+def skip() -> None:
+    """Run in the place of a callback that was cancelled."""
 
 
 class SeededOrders:
@@ -56,94 +64,104 @@ class SeededOrders:
     It takes the place of the loop's `_ready`: `append`, `clear` and `len` are those of a deque.
     """
 
+    _chooses = False  # whether a subclass does, in `_choose`
+
     def __init__(self, rng: Random) -> None:
         self._rng = rng
-        # Steps that may run now, each with its epoch.
-        self._free: list[tuple[asyncio.Handle, int]] = []
+        self._random = rng.random
+        self.tie = rng.random
+        # Steps that may run now.
+        self.free: list[Step] = []
         # The earliest callback that has to run before what follows it, and what follows it.
-        self._blocked: deque[tuple[asyncio.Handle, int]] = deque()
+        self.blocked: deque[Step | tuple[asyncio.Handle, None, int]] = deque()
         # An epoch ends where a task yields: it waits for all that is left of this and earlier ones.
         self._epoch = 0
-        self._unrun: dict[int, int] = {}
-        self._yielded: deque[tuple[asyncio.Handle, int]] = deque()
+        self._unrun = 0  # how many of this epoch have not run
+        self._earlier: dict[int, int] = {}  # the same for earlier epochs, if any
+        self._yielded: deque[Step] = deque()
         self._running: Any = None  # the task whose step runs
-        self.size = 0
 
     def __len__(self) -> int:
-        return self.size
+        return len(self.free) + len(self.blocked) + len(self._yielded)
 
     def clear(self) -> None:
-        self.size = 0
-        self._free.clear()
-        self._blocked.clear()
+        self.free.clear()
+        self.blocked.clear()
         self._yielded.clear()
-        self._unrun.clear()
+        self._earlier.clear()
+        self._unrun = 0
         self._running = None
 
     def append(self, handle: asyncio.Handle) -> None:
         """Add a callback that is ready from now on."""
-        self.size += 1
-        callback: Any = handle._callback  # type: ignore[attr-defined]
-        is_step = _is_step(callback)
-        if is_step and callback.__self__ is self._running:
-            self._yields(handle)
+        self._unrun += 1
+        self.blocked.append((handle, None, self._epoch))
+
+    def append_step(self, run: Callable[[], object], task: Any) -> None:
+        """Add the next step of a task that is ready from now on."""
+        if task is self._running:
+            self._yields(run, task)
             return
-        epoch = self._epoch
-        self._unrun[epoch] = self._unrun.get(epoch, 0) + 1
-        (self._free if is_step and not self._blocked else self._blocked).append((handle, epoch))
+        self._unrun += 1
+        (self.blocked or self.free).append((run, task, self._epoch))
 
-    def _yields(self, handle: asyncio.Handle) -> None:
+    def _yields(self, run: Callable[[], object], task: Any) -> None:
+        if not self._unrun and not self._earlier:
+            self.free.append((run, task, _FREE))
+            return
+        self._yielded.append((run, task, self._epoch))
         if self._unrun:
-            self._yielded.append((handle, self._epoch))
-            self._epoch += 1
-        else:
-            self._free.append((handle, _FREE))
+            self._earlier[self._epoch] = self._unrun
+            self._unrun = 0
+        self._epoch += 1
 
-    def tie(self) -> float:
-        """Return what decides between two timers of one instant."""
-        return self._rng.random()
-
-    def next(self, is_due: bool) -> asyncio.Handle | None:
-        """Remove and return the next callback; None for the timer or packet that `is_due` now.
+    def next(self, is_due: bool) -> Callable[[], object] | None:
+        """Remove the next callback and return what runs it; None for the timer or packet that
+        `is_due` now.
 
         Call it only if something is ready or due.
         """
-        free, blocked = self._free, self._blocked
+        free, blocked = self.free, self.blocked
         steps = len(free)
-        index = self._choose(steps, bool(blocked), is_due)
+        choices = steps + is_due + (1 if blocked else 0)
+        if self._chooses:
+            index = self._choose(steps, bool(blocked), is_due)
+        else:
+            index = int(self._random() * choices) if choices > 1 else 0
         if index < steps:
-            handle, epoch = free[index]
+            step = free[index]
             last = free.pop()
-            if index < steps - 1:
+            if step is not last:
                 free[index] = last
-            self._running = handle._callback.__self__  # type: ignore[attr-defined]
+            run, self._running, epoch = step
         elif blocked and index == steps:
-            handle, epoch = blocked.popleft()
-            while blocked and _is_step(blocked[0][0]._callback):  # type: ignore[attr-defined]
-                free.append(blocked.popleft())
-            self._running = None
+            handle, self._running, epoch = blocked.popleft()
+            run = skip if handle._cancelled else handle._run  # type: ignore[union-attr]
+            while blocked and blocked[0][1] is not None:
+                free.append(blocked.popleft())  # type: ignore[arg-type]
         else:
             self._running = None
             return None
-        self.size -= 1
-        if epoch != _FREE:
+        if epoch == self._epoch:
+            self._unrun -= 1
+        elif epoch != _FREE:
             self._count_off(epoch)
-        return handle
+        return run
 
     def _choose(self, steps: int, has_blocked: bool, is_due: bool) -> int:
         """Return which of the steps is next, `steps` for the blocked callback, or a number above."""
-        choices = steps + has_blocked + is_due
-        return int(self._rng.random() * choices) if choices > 1 else 0
+        raise NotImplementedError
 
     def _count_off(self, epoch: int) -> None:
-        unrun, yielded = self._unrun, self._yielded
-        unrun[epoch] -= 1
-        if not unrun[epoch]:
-            del unrun[epoch]
+        earlier, yielded = self._earlier, self._yielded
+        earlier[epoch] -= 1
+        if not earlier[epoch]:
+            del earlier[epoch]
             # Epochs are added in order, so the first one is the lowest.
-            lowest = next(iter(unrun), math.inf)
-            while yielded and yielded[0][1] < lowest:
-                self._free.append((yielded.popleft()[0], _FREE))
+            lowest = next(iter(earlier), self._epoch)
+            while yielded and yielded[0][2] < lowest:
+                run, task, _ = yielded.popleft()
+                self.free.append((run, task, _FREE))
 
 
 class PriorityOrders(SeededOrders):
@@ -153,6 +171,8 @@ class PriorityOrders(SeededOrders):
     Twice in a run the task that runs becomes the last of all, and so does one that yields.
     """
 
+    _chooses = True
+
     def __init__(self, rng: Random) -> None:
         super().__init__(rng)
         self._priorities: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
@@ -161,16 +181,15 @@ class PriorityOrders(SeededOrders):
         # Any length of a run is as likely to have one as any other.
         self._switches = {int(_LONGEST ** rng.random()) for _ in range(_SWITCHES)}
 
-    def _yields(self, handle: asyncio.Handle) -> None:
-        super()._yields(handle)
-        self._demote(self._running)
+    def _yields(self, run: Callable[[], object], task: Any) -> None:
+        super()._yields(run, task)
+        self._demote(task)
 
     def _demote(self, task: object) -> None:
         self._lowest -= 1.0
         self._priorities[task] = self._lowest
 
-    def _priority(self, entry: tuple[asyncio.Handle, int]) -> float:
-        task: Any = entry[0]._callback.__self__  # type: ignore[attr-defined]
+    def _priority(self, task: Any) -> float:
         priority = self._priorities.get(task)
         if priority is None:
             priority = self._priorities[task] = self._rng.random()
@@ -178,14 +197,14 @@ class PriorityOrders(SeededOrders):
 
     def _choose(self, steps: int, has_blocked: bool, is_due: bool) -> int:
         self._step += 1
-        priorities = [self._priority(entry) for entry in self._free]
+        priorities = [self._priority(task) for _, task, _ in self.free]
         # Callbacks and timers may come again at once: sometimes a task has its turn all the same,
         # however low it is.
         if not steps or self._rng.random() < _CALLBACKS:
             priorities += [self._rng.random() for _ in range(has_blocked + is_due)]
         index = max(range(len(priorities)), key=priorities.__getitem__)
         if index < steps and self._step in self._switches:
-            self._demote(self._free[index][0]._callback.__self__)  # type: ignore[attr-defined]
+            self._demote(self.free[index][1])
         return index
 
 

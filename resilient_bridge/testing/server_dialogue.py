@@ -86,16 +86,30 @@ class Dialogue:
         self._error("PROTO_SEQUENCE_ERROR", "message out of sequence", message.get("id"), **details)
 
     # ---- answers
-    def _send(self, text: str | Callable[[], str]) -> None:
-        """Send an answer, after `slow`; a function creates it then, from the state at that time."""
+    def _send(
+        self, text: str | Callable[[], str], *, then: Callable[[], None] | None = None
+    ) -> None:
+        """Send an answer, after `slow`; a function creates it then, from the state at that time.
+
+        `then` is called when it was sent.
+        """
         slow = self._memory.behaviour.slow
         if slow > 0:
-            self._line.later(slow, text)
-        else:
-            self._line.send(text if isinstance(text, str) else text())
+            self._line.later(slow, text, then)
+            return
+        self._line.send(text if isinstance(text, str) else text())
+        if then is not None:
+            then()
 
-    def _answer(self, kind: str, payload: Mapping[str, Any], ident: str | None) -> None:
-        self._send(ENCODE(self._memory.message(kind, payload, ident)))
+    def _answer(
+        self,
+        kind: str,
+        payload: Mapping[str, Any],
+        ident: str | None,
+        *,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        self._send(ENCODE(self._memory.message(kind, payload, ident)), then=then)
 
     def _error(self, code: str, text: str, ident: str | None, **details: Any) -> None:
         self._answer("error", {"code": code, "message": text, **details}, ident)
@@ -139,16 +153,20 @@ class Dialogue:
                 self._line.end(4001, "authentication refused")
         elif memory.behaviour.no_session_memory:
             self.phase = "joined"
-            memory.audience[self._line] = None
             hello: dict[str, Any] = {"client_id": new_id(memory.rng), "active_sessions": []}
-            self._answer("connection_ack", hello, message["id"])
-            for text in memory.queue[len(memory.queue) - memory.behaviour.push_queue :]:
-                self._send(text)
+            self._answer("connection_ack", hello, message["id"], then=self._queue)
         else:
             self.phase = "authenticated"
             alive = [session.id for session in memory.sessions.values() if not session.is_closed]
             hello = {"server_id": memory.server_id, "active_sessions": alive}
             self._answer("connection_ack", hello, message["id"])
+
+    def _queue(self) -> None:
+        """Push the queue again, and from then on what is new: never before it."""
+        memory = self._memory
+        memory.audience[self._line] = None
+        for text in memory.queue[len(memory.queue) - memory.behaviour.push_queue :]:
+            self._line.send(text)
 
     def on_join(self, message: Message) -> None:
         memory, payload = self._memory, message["payload"]

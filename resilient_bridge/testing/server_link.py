@@ -26,6 +26,7 @@ from .server_session import BridgeMemory
 _BACKLOG: Final = 64 << 20
 _EMPTY_CLOSE: Final = b"\x88\x00"
 _NO_CODE, _RESET = 1005, 1006
+_Then = Callable[[], None] | None
 
 
 class Tasks:
@@ -64,7 +65,7 @@ class AcceptedConnection:
         self._light = asyncio.Event()
         self._light.set()
         self._held: list[str | bytes] = []
-        self._delayed: list[tuple[float, int, str | Callable[[], str]]] = []
+        self._delayed: list[tuple[float, int, str | Callable[[], str], _Then]] = []
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
         self._dawn: asyncio.TimerHandle | None = None
@@ -146,14 +147,14 @@ class AcceptedConnection:
             protocol.send_binary(frame)
         self.connection.transport.write(b"".join(protocol.data_to_send()))
 
-    def later(self, delay: float, text: str | Callable[[], str]) -> None:
-        """Write a text after a delay; equal delays keep their order.
+    def later(self, delay: float, text: str | Callable[[], str], then: _Then = None) -> None:
+        """Write a text after a delay, then call `then`; equal delays keep their order.
 
         A function is called for its text at that moment.
         """
         loop = asyncio.get_running_loop()
         # not a timer each: the loop does not promise an order among equal ones
-        heapq.heappush(self._delayed, (loop.time() + delay, self._count, text))
+        heapq.heappush(self._delayed, (loop.time() + delay, self._count, text, then))
         self._count += 1
         self._arm(loop)
 
@@ -168,8 +169,10 @@ class AcceptedConnection:
         loop = asyncio.get_running_loop()
         now = loop.time()
         while self._delayed and self._delayed[0][0] <= now:
-            text = heapq.heappop(self._delayed)[2]
+            _, _, text, then = heapq.heappop(self._delayed)
             self.send(text if isinstance(text, str) else text())
+            if then is not None:
+                then()
         self._timer = None
         self._arm(loop)
 

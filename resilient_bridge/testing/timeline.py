@@ -20,12 +20,14 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
+from functools import partial
 from itertools import count
 from pathlib import PurePath
+from threading import get_ident
 from typing import Any, Final, TypeVar, TypeVarTuple, cast
 
-from .orders import ORDERS, Orders, SeededOrders
+from .orders import ORDERS, Orders, SeededOrders, skip, stepping
 
 
 T = TypeVar("T")
@@ -83,14 +85,46 @@ class SimulatedTask(asyncio.Task[Any]):
 
 
 class SimulatedFuture(asyncio.Future[Any]):
-    """A future whose hash is its number, for the same reason."""
+    """A future whose hash is its number, for the same reason; whoever makes it sets the number."""
 
-    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
-        self.number = number
-        super().__init__(loop=loop)
+    __slots__ = ("number",)
+
+    number: int
 
     def __hash__(self) -> int:
         return self.number
+
+
+class SimulatedTimer(asyncio.TimerHandle):
+    """A timer handle that does in one function what asyncio's does in three."""
+
+    __slots__ = ()
+
+    _loop: Timeline
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        loop: Timeline,
+        context: Context | None,
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = None
+        self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._loop._timer_cancelled_count += self._scheduled
+            self._callback = self._args = None  # type: ignore[assignment]
 
 
 def waiting_at(task: asyncio.Task[Any]) -> str:
@@ -143,9 +177,13 @@ class Timeline(asyncio.BaseEventLoop):
         self._now = 0.0
         self._slept = 0.0
         self._order = count()
+        self._tie: Callable[[], float] = self._order.__next__
         self._seeded: SeededOrders | None = None
+        # What `call_soon` returns for the step of a task, which only asyncio asks for: it drops it.
+        self._handle_of_steps = asyncio.Handle(skip, (), self)
         if make := ORDERS[orders]:
             self._seeded = make(stream(seed, "orders"))
+            self._tie = self._seeded.tie
             self._ready = cast("deque[asyncio.Handle]", self._seeded)
         self._numbers = count(1)
         self._timers: list[tuple[float, float, asyncio.TimerHandle]] = []
@@ -227,9 +265,11 @@ class Timeline(asyncio.BaseEventLoop):
         those that are ready and the next one due.
         """
         timers, arrivals = self._timers, self._arrivals
+        heappop, next_of, free, blocked = heapq.heappop, ready.next, ready.free, ready.blocked
         while not self._stopping:
-            self._drop_cancelled()
-            if not ready.size:
+            if self._timer_cancelled_count or arrivals:
+                self._drop_cancelled()
+            if not free and not blocked:
                 self._advance()
             now = self._now
             if (timers and timers[0][0] < now) or (arrivals and arrivals[0][0] < now):
@@ -239,14 +279,21 @@ class Timeline(asyncio.BaseEventLoop):
             self.steps += 1
             if self.steps >= self._next_check:
                 self._check()
-            handle = ready.next(is_due)
-            if handle is None and arrives:
-                handle = heapq.heappop(arrivals)[2]
-            elif handle is None:
-                handle = timer = heapq.heappop(timers)[2]
-                timer._scheduled = False  # type: ignore[attr-defined]
-            if not handle._cancelled:
-                handle._run()
+            run = next_of(is_due)
+            if run is None:
+                if arrives:
+                    handle = heappop(arrivals)[2]
+                else:
+                    handle = timer = heappop(timers)[2]
+                    timer._scheduled = False  # type: ignore[attr-defined]
+                run = skip if handle._cancelled else handle._run
+            try:
+                run()
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio's handles do
+                what = {"message": "Exception in the step of a task", "exception": error}
+                self.call_exception_handler(what)
 
     def _drop_cancelled(self) -> None:
         timers, arrivals = self._timers, self._arrivals
@@ -312,11 +359,14 @@ class Timeline(asyncio.BaseEventLoop):
     # -- scheduling ---------------------------------------------------------------------------------------------
 
     def _fence(self) -> None:
-        """Refuse other threads: the system decides when they run, so no seed could repeat it."""
+        """Refuse other threads: the system decides when they run, so no seed could repeat it.
+
+        To be called if the loop does not run in this thread: it may not run yet, or be closed.
+        """
         if self._closed:
             msg = "Event loop is closed"  # asyncio's own text
             raise RuntimeError(msg)
-        if self._thread_id is not None and self._thread_id != threading.get_ident():
+        if self._thread_id is not None:
             msg = f"a simulated loop belongs to one thread, got a call from {threading.current_thread().name}"
             raise RuntimeError(msg)
 
@@ -327,7 +377,12 @@ class Timeline(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         """Run the callback in the next iteration; RuntimeError in any thread but the loop's own."""
-        self._fence()
+        if self._thread_id != get_ident():
+            self._fence()
+        if (seeded := self._seeded) is not None and (task := stepping(callback)) is not None:
+            run = (copy_context() if context is None else context).run
+            seeded.append_step(partial(run, callback, *args), task)
+            return self._handle_of_steps
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
@@ -341,6 +396,16 @@ class Timeline(asyncio.BaseEventLoop):
         """Do what `call_soon` does, with the same check: no other thread may call it."""
         return self.call_soon(callback, *args, context=context)
 
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Run the callback after so many virtual seconds: see `call_at`."""
+        return self._call_at(self._now + delay, callback, args, context)
+
     def call_at(
         self,
         when: float,
@@ -353,17 +418,25 @@ class Timeline(asyncio.BaseEventLoop):
         Equal instants keep the order of the calls, unless `orders` decides. Infinity is never; nan
         raises ValueError.
         """
-        self._fence()
-        if math.isnan(when):
+        return self._call_at(when, callback, args, context)
+
+    def _call_at(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+    ) -> asyncio.TimerHandle:
+        if self._thread_id != get_ident():
+            self._fence()
+        timer = SimulatedTimer(when, callback, args, self, context)
+        if when < math.inf:
+            heapq.heappush(self._timers, (when, self._tie(), timer))
+            timer._scheduled = True
+        elif when != math.inf:
             msg = "timer wanted an instant, got nan"
             raise ValueError(msg)
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        if when != math.inf:
-            seeded = self._seeded
-            tie = next(self._order) if seeded is None else seeded.tie()
-            heapq.heappush(self._timers, (when, tie, handle))
-            handle._scheduled = True  # type: ignore[attr-defined]
-        return handle
+        return timer
 
     def call_on_arrival(
         self, when: float, callback: Callable[[], object], context: Context
@@ -375,7 +448,9 @@ class Timeline(asyncio.BaseEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """Make a future whose hash depends only on the number of futures before it."""
-        return SimulatedFuture(next(self._order), self)
+        future = SimulatedFuture(loop=self)
+        future.number = next(self._order)  # not in its constructor: that would be slower
+        return future
 
     def create_task(
         self,
@@ -390,7 +465,8 @@ class Timeline(asyncio.BaseEventLoop):
         # "None".
         if self._task_factory is not None:
             return super().create_task(coro, name=name, context=context, **options)
-        self._fence()
+        if self._thread_id != get_ident():
+            self._fence()
         number = next(self._numbers)
         name = f"task-{number}" if name is None else str(name)
         return SimulatedTask(coro, number, loop=self, name=name, context=context, **options)  # type: ignore[arg-type]

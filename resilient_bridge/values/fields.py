@@ -309,7 +309,7 @@ flag: Final = fits("true or false", lambda value: isinstance(value, bool), refus
 """A validator: True or False, and nothing that merely behaves like them."""
 
 
-@wants("a name that is not empty")
+@wants("a name that is not empty, or a function of the call's arguments")
 def state_key(instance: object, attribute: attrs.Attribute[Any], key: object) -> None:
     """A validator: the name under which state is shared, text that is not empty; None for private state.
 
@@ -317,7 +317,7 @@ def state_key(instance: object, attribute: attrs.Attribute[Any], key: object) ->
     """
     if key is None or (isinstance(key, str) and key):
         return
-    wanted = "a name that is not empty, or None"
+    wanted = "a name that is not empty, a function of the call's arguments, or None"
     if is_function(key) and not isinstance(key, type):
         from inspect import iscoroutinefunction  # imported here: few keys are functions
 

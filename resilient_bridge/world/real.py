@@ -55,13 +55,19 @@ class World:
         """Return the wall clock as a date in UTC."""
         return datetime.fromtimestamp(self.wall(), UTC)
 
-    # ---- randomness ---------------------------------------------------------------------------------------------
+    # ---- randomness, and what loads late ---------------------------------------------------------------------------------------------
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> random.Random:
-            # Created on first use: importing `random` takes longer than importing this package. The
-            # system's source, because forked workers with one sequence would wait equally long.
+        def __getattr__(self, name: str) -> object:
+            # Created on first use: importing `random` or `asyncio` takes longer than importing this
+            # package. The system's source, because forked workers with one sequence would wait
+            # equally long.
+            if name == "asleep":
+                from asyncio import sleep
+
+                self.asleep = sleep
+                return sleep
             if name not in ("rng", "ids"):
                 raise AttributeError(name)
             from random import SystemRandom
@@ -96,12 +102,10 @@ class World:
         if seconds > 0:
             time.sleep(seconds)
 
-    async def asleep(self, seconds: float) -> None:
-        """Suspend this task; a wait of 0 does not yield to other tasks."""
-        if seconds > 0:
-            import asyncio
+    if TYPE_CHECKING:
 
-            await asyncio.sleep(seconds)
+        async def asleep(self, seconds: float) -> None:
+            """Suspend this task; it is asyncio's own function, without a step of ours between."""
 
     def time_of(self, loop: asyncio.AbstractEventLoop) -> float:
         """Return the time of the loop's clock, for `call_later`; it may be simulated or cached."""

@@ -557,6 +557,56 @@ def test_an_exhausted_limit_is_reported_and_so_is_its_end():
     assert changes == ["began", "exhausted", "recovered"]
 
 
+@pytest.mark.parametrize("again", ["an answer", "a refusal"])
+def test_that_a_limit_is_forgotten_is_reported_with_what_it_cost(again):
+    """At the next call: how often the server has refused, and how long a call has waited at most."""
+    server, heard, asked = Server(1), [], []
+    ask = rb.Policy(rb.Retry(), rb.AdaptiveLimit())(server.answer, idempotent=True)
+
+    async def main():
+        began = asyncio.get_running_loop().time()
+
+        async def call():
+            await ask()
+            asked.append(asyncio.get_running_loop().time() - began - 2)  # of which it ran 2 s
+
+        await asyncio.gather(*(call() for _ in range(6)))
+        refused = server.refused
+        await asyncio.sleep(601)
+        if again == "a refusal":
+            server.most = 0
+            asyncio.get_running_loop().call_later(5, setattr, server, "most", 1)
+        await ask()
+        return refused
+
+    with rb.listen(heard.append):
+        refused, _ = run(main)
+    changes = [event for event in heard if isinstance(event, rb.events.LimitChanged)]
+    states = [event.state for event in changes]
+    (forgotten,) = (event for event in changes if event.state == "forgotten")
+    assert forgotten.refused == refused > 5
+    assert forgotten.longest_wait == pytest.approx(max(asked), abs=0.01)
+    assert (forgotten.waiting, forgotten.failure) == (0, None)
+    assert (changes[0].state, changes[0].refused) == ("began", 1)
+    assert states.count("began") == (2 if again == "a refusal" else 1)
+    if again == "a refusal":
+        assert [event.refused for event in changes if event.state == "began"] == [1, 1]
+
+
+def test_a_limit_that_never_refused_is_forgotten_in_silence():
+    heard = []
+    ask = rb.Policy(rb.Retry(), rb.AdaptiveLimit(start=4))(ASYNC.of(lambda: 1), idempotent=True)
+
+    async def main():
+        await ask()
+        await asyncio.sleep(601)
+        await ask()
+
+    with rb.listen(heard.append):
+        run(main)
+    assert not [event for event in heard if isinstance(event, rb.events.LimitChanged)]
+
+
 # ---- streams ---------------------------------------------------------------------------------------
 
 

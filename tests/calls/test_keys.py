@@ -272,8 +272,9 @@ def test_a_key_function_that_is_async_is_refused():
     async def slow(_):
         return "a"
 
-    with pytest.raises(rb.ConfigError, match="not async"):
-        Breaker(key=slow)
+    for kind in (Breaker, rb.AdaptiveLimit):
+        with pytest.raises(rb.ConfigError, match="not async"):
+            kind(key=slow)
     fetch = rb.Policy(Breaker(key=lambda name: slow(name or "a")))(fails_for()[0])
     with pytest.raises(rb.ConfigError, match="not async"):
         fetch("a")
@@ -284,11 +285,24 @@ def test_a_block_has_no_arguments():
         list(rb.Policy(DOWN).attempts())
 
 
-def test_a_settings_file_has_no_functions():
-    with pytest.raises(rb.ConfigError, match="only code can give"):
-        rb.load({"policies": {"x": {"breaker": {"key": host}}}})
-    policy = rb.load({"policies": {"x": {"breaker": {"key": "github"}}}}).policies["x"]
-    assert policy.layers[0].key == "github"
+@pytest.mark.parametrize("layer", ["breaker", "bulkhead", "rate_limit", "adaptive_limit"])
+def test_a_key_in_settings_is_a_name_or_a_function_of_names(layer):
+    """A text that `names=` has as a function is that function, and is written back as it was."""
+    first = {"bulkhead": {"calls": 4}, "rate_limit": {"calls": 4}}.get(layer, {})
+    names = {"by_host": host, "Busy": OSError}
+    for text, key in (("github", "github"), ("Busy", "Busy"), ("by_host", host)):
+        table = {layer: {**first, "key": text}}
+        policy = rb.load({"policies": {"x": table}}, names=names).policies["x"]
+        assert policy.layers[0].key == key
+        assert rb.settings.dump(policy, names=names)[layer]["key"] == text
+    with pytest.raises(rb.ConfigError, match="a name that is not empty, a function of the call's"):
+        rb.load({"policies": {"x": {layer: {**first, "key": 5}}}})
+
+
+@pytest.mark.parametrize("layer", ["breaker", "adaptive_limit"])
+def test_a_key_that_looks_like_a_number_comes_from_the_environment_as_a_text(layer):
+    env = {f"RESILIENT_BRIDGE_POLICIES__X__{layer.upper()}__KEY": "00042"}
+    assert rb.load(env=env).policies["x"].layers[0].key == "00042"
 
 
 def test_disabled_policies_ask_no_key():

@@ -70,6 +70,13 @@ def test_a_good_file_lists_what_the_program_has_to_give(check):
     assert "did you mean transient?" in check(GOOD.replace("transient", "transiant"))[2]
 
 
+def test_the_key_of_a_layer_is_no_function_that_the_program_has_to_give(check):
+    """It may be one, but a name is more likely."""
+    text = '[adaptive_limit]\nkey = "quota"\n[effects.verify]\npay = "find"\n'
+    code, out, _ = check(text, "--json")
+    assert (code, json.loads(out)["names"]) == (0, ["find"])
+
+
 def test_explain_prints_each_setting_with_its_source(check, monkeypatch):
     """The environment over the file over the preset over the default."""
     monkeypatch.delenv("RESILIENT_BRIDGE_REQUIRE_SERVERS", raising=False)  # the tests' own

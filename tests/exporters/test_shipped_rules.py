@@ -65,7 +65,6 @@ def test_the_dashboard_asks_for_a_data_source_and_leaves_no_metric_out():
         "resilient_bridge.call.attempts",
         "resilient_bridge.circuit.transitions",
         "resilient_bridge.hedges",
-        "resilient_bridge.limit.changes",
         "resilient_bridge.rejections",
         "resilient_bridge.shared",
     }

@@ -22,7 +22,7 @@ from resilient_bridge.failure import (
     error_for,
     failure_or_none,
 )
-from tests.internals.failure import Finding, finding, raw_failure
+from tests.internals.failure import Finding, dispatch, raw_failure
 
 
 STOPS = [
@@ -249,18 +249,20 @@ def test_the_text_of_an_exception_cannot_forge_a_log_line():
 def _rules():
     """Every rule of every library."""
     return {
-        key: rule for name in finding.PACKAGES for key, rule in finding.rows_of(name).rules.items()
+        key: rule
+        for name in dispatch.PACKAGES
+        for key, rule in dispatch.rows_of(name).rules.items()
     }
 
 
 def test_a_library_is_listed_where_its_rules_are():
     """Each package with a rule, a wrapper, a leaf or a provider leads to the module that has it."""
-    for package in finding.PACKAGES:
-        rows = finding.rows_of(package)
+    for package in dispatch.PACKAGES:
+        rows = dispatch.rows_of(package)
         keys = {*rows.rules, *rows.wrappers, *rows.leaves, *rows.providers, *rows.through}
         assert package in {key[0] for key in keys}
         assert {key[0] for key in keys} <= {
-            name for name in finding.PACKAGES if finding.rows_of(name) is rows
+            name for name in dispatch.PACKAGES if dispatch.rows_of(name) is rows
         }
 
 
@@ -363,8 +365,8 @@ def test_a_session_survives_what_does_not_end_it():
 
 def test_a_rule_is_found_by_type_alone():
     """`rule_for` reads the class and nothing of the exception."""
-    known = finding.rule_for(_BrokenError())
-    assert known is finding.dispatch(_BrokenError)
+    known = dispatch.rule_for(_BrokenError())
+    assert known is dispatch.dispatch(_BrokenError)
 
 
 READS = """

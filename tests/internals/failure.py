@@ -8,12 +8,12 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.failure",
     {
-        "": "finding is_refusal redaction secret_shapes",
+        "": "dispatch is_refusal redaction secret_shapes",
         "accepted_lines": "accepted_line",
         "contents": "parse_http_date wait_from_headers",
         "exits": "EXITS",
         "extras": "EXTRAS how_to_install needed",
-        "finding": "Finding",
+        "failure": "Finding",
         "foreign_words": "example",
         "lookup": "raw_failure",
         "record": "ended Record",

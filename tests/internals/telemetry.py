@@ -19,6 +19,6 @@ __getattr__ = lazily(
         ),
         "hub": "HUB listener_failures log_fields muted",
         "line_rate": "LineRate",
-        "metrics": "INSTRUMENTS Measures",
+        "metrics": "CIRCUIT_STATE INSTRUMENTS LIMIT_WAITING Measures",
     },
 )

@@ -222,6 +222,45 @@ def test_what_was_lost_under_the_gap_before_the_first_message_is_no_sign_of_anot
     assert (verdict_of(rig), names(rig)) == ("RECOVERED(anchor)", "C")
 
 
+# ---- id-less messages behind a join without proof
+
+
+def unproven(rig, answer=""):
+    """A join that ends without proof: its answer has no message that we know."""
+    rejoined(rig).replay(*timed(answer))
+    if not answer:
+        rig.replay()
+        rig.pongs()
+    assert verdict_of(rig).startswith("UNKNOWN")
+
+
+def test_what_is_put_between_the_messages_of_an_unproven_answer_is_new():
+    """That answer was sorted, and so is the next: what is new and has no id stands among those that we have, and is not lost."""
+    rig = lost("")
+    unproven(rig, "x12 y14 A60 z61")
+    assert names(rig) == "| x y A z"
+    rig.lose()
+    rejoined(rig).replay(*timed("x12 y14 p15 A60 z61"))
+    assert (verdict_of(rig), names(rig)) == ("UNKNOWN(order)", "| p?")
+
+
+def test_what_was_lost_under_a_gap_is_delivered_late_and_the_server_is_trusted_afterwards():
+    """A message without an id as one with an id: it is no sign that the server sorts."""
+    rig = lost("A60")
+    unproven(rig)
+    say(rig, at("B", 70))
+    assert names(rig) == "| B"
+    rig.lose()
+    rejoined(rig).replay(*timed("A60 x65 B70 C71"))
+    assert (verdict_of(rig), names(rig)) == ("UNKNOWN(order)", "| x? C")
+    assert not rig.session.inbound.watermark.is_shuffled
+    say(rig, at("D", 72))
+    assert names(rig) == "D"
+    rig.lose()
+    rejoined(rig).replay(*timed("A60 x65 B70 C71 D72 y73"))
+    assert (verdict_of(rig), names(rig)) == ("RECOVERED(anchor)", "y")
+
+
 # ---- live messages behind a join without proof ---------------------------------------------------------------------
 
 

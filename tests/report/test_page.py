@@ -40,6 +40,8 @@ def whole() -> Page:
                     *log(3, mcp=True, seconds=900),
                     b"{",
                     line(BEGIN + 1, "StoreChanged", store="a", state="failed", failure=RESET),
+                    line(BEGIN + 9, "LimitChanged", key="host GET /", state="exhausted", at_once=1),
+                    line(BEGIN + 9, "EffectHeld", name="pay", first="unknown", seconds=2),
                 ]
             )
         )
@@ -100,7 +102,7 @@ def test_it_can_be_followed_without_seeing_it(whole):
 def test_no_state_is_a_colour_alone(whole):
     """Each drawn state says its word and has a pattern of its own, or is plain; every chart's facts stand in a table too."""
     states = [text.split(" for ")[0] for text in whole.texts_in("title") if " for " in text]
-    assert {"ready", "waiting", "open", "critical", "paused", "lost"} <= set(states)
+    assert {"ready", "waiting", "open", "critical", "paused", "lost", "exhausted"} <= set(states)
     style = "".join(whole.texts_in("style"))
     for look in ("busy", "wait", "bad", "mixed"):
         assert f".s-{look}{{fill:url(#p-{look})" in style
@@ -127,13 +129,15 @@ def test_it_has_a_light_a_dark_and_a_printed_form(whole):
 
 
 def test_every_section_is_there_and_linked(whole):
-    """Links, outages, server, queues, circuits, calls, failures, messages, other events, the log."""
+    """Links, outages, server, queues, circuits, limits, calls and those in doubt, failures, messages, others, the log."""
     wanted = [
         "timeline",
         "outages",
         "server",
         "queues",
         "circuits",
+        "limits",
+        "effects",
         "calls",
         "failures",
         "messages",
@@ -165,12 +169,15 @@ def test_a_log_with_one_kind_of_event_says_what_it_has_nothing_about():
 
 def hostile_lines():
     """One line of each event that a report reads, every text in it hostile and with a secret."""
-    names = "StateChanged Disconnected ReconnectScheduled Resumed Suspended GaveUp CallFinished call_finished RetryScheduled CallRejected \
-        CircuitChanged SpendChanged AlertChanged server_lost MessageUndelivered StoreChanged list_changed Started".split()
+    names = (
+        "StateChanged Disconnected ReconnectScheduled Resumed Suspended GaveUp CallFinished call_finished RetryScheduled CallRejected \
+        CircuitChanged SpendChanged AlertChanged server_lost MessageUndelivered StoreChanged list_changed Started LimitChanged EffectHeld \
+        EffectResolved Hedged AnswerShared".split()
+    )
     text = f"{HOSTILE} Authorization: Bearer {SECRET}"
     words = (
         "bridge session_id previous state reason verdict name outcome method key type by budget rule level remaining store list id version "
-        "python command path proof"
+        "python command path proof first how"
     ).split()
     for number, name in enumerate([*names, text]):
         fields = dict.fromkeys(words, text) | {
@@ -207,11 +214,12 @@ def test_nothing_in_a_log_becomes_markup_and_no_secret_is_shown():
 
 KEYS = (
     "at ts event msg bridge session_id previous state reason failure code message suggestions verdict since until wait attempt name outcome "
-    "seconds attempts key budget spent limit rule level value threshold queued unconfirmed unread restarts duration_ms retry_after lost cut"
+    "seconds attempts key at_once per_second waiting refused longest_wait first how began requests winner unknown age budget spent limit rule level value threshold queued unconfirmed unread restarts duration_ms retry_after lost cut"
 ).split()
 EVENTS = (
     "StateChanged Disconnected ReconnectScheduled Resumed Suspended GaveUp CallFinished call_finished RetryScheduled CallRejected "
-    "CircuitChanged SpendChanged AlertChanged server_lost server_ready MessageUndelivered Started StoreChanged"
+    "CircuitChanged SpendChanged AlertChanged server_lost server_ready MessageUndelivered Started StoreChanged LimitChanged EffectHeld "
+    "EffectResolved Hedged AnswerShared"
 ).split()
 TIMES = (
     "2026-11-24T11:30:00.000Z",

@@ -141,6 +141,10 @@ headers = {x = "y"}
 
 [budget]
 limit_usd = 3
+
+[effects]
+path = "/tmp/effects.db"
+verify = {pay = "search"}
 """
 """A document that uses every kind of field."""
 MANY = """\

@@ -16,12 +16,14 @@ BLOCKS = re.findall(r"^```(toml|yaml)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTAL
 
 @pytest.mark.parametrize(("form", "text"), BLOCKS, ids=[form for form, _ in BLOCKS])
 def test_each_block_of_settings_is_right(form, text, tmp_path, monkeypatch):
-    """With the secret that it names set, and the functions that it names given."""
+    """With the secret that it names set, and the functions that it names passed."""
     monkeypatch.setenv("BRIDGE_TOKEN", "t0p-secret")
     path = tmp_path / f"page.{form}"
     path.write_text(text)
-    config = rb.load(path, names={"Busy": OSError, "reload": print})
+    config = rb.load(path, names={"Busy": OSError, "reload": print, "find_payment": print})
     assert config.warnings == ()
-    if form == "toml":
+    if "[effects]" in text:
+        assert config.effects.hold == 600
+    elif form == "toml":
         assert config.toolbox_arguments()["idempotent"] == ["search"]
         assert config.policies["search"].layers[0] == rb.Deadline(60)

@@ -115,6 +115,7 @@ def of_field(owner: type, field: attrs.Attribute) -> st.SearchStrategy:
             kinds.FLAG: st.booleans,
             kinds.WORD: lambda: st.sampled_from(form.words or ("x",)),
             kinds.TEXT: lambda: words,
+            kinds.KEY: lambda: words | st.sampled_from([busy, other]),
             kinds.PAIR: lambda: st.tuples(st.floats(0, 0.5), st.floats(0.5, 1) | st.just(1)),
             kinds.TEXTS: lambda: st.lists({"superseded": st.integers(1000, 4999), "reuse_address_on": st.integers(1, 9)}.get(name, words), max_size=3).map(tuple),
             kinds.WAIT: backoffs,

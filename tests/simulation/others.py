@@ -36,9 +36,16 @@ def others(
 
 
 def excused(
-    behaviour: dict[str, Any], policy: rb.bridge.BridgePolicy, verdicts: dict[str, int]
+    behaviour: dict[str, Any],
+    policy: rb.bridge.BridgePolicy,
+    verdicts: dict[str, int],
+    *,
+    has_lost_answer: bool,
 ) -> set[str]:
-    """The reasons for which a re-join need not be RECOVERED on such a bridge, whatever it holds."""
+    """The reasons for which a re-join need not be RECOVERED on such a bridge, whatever it holds.
+
+    `has_lost_answer`: a connection was lost before its answer came, so that the next ones ask for less.
+    """
     reasons: set[str] = set()
     is_odd = behaviour.get("replay_order", "live") != "live" or behaviour.get("foreign_entries")
     # What an earlier gap lost and a later answer holds is delivered then, and stands before the anchor.
@@ -46,6 +53,15 @@ def excused(
         reasons |= {"order"}
     if is_odd:
         reasons |= {"mismatch"}
-    if policy.dialect.max_frame_bytes < 10_000:
+    if has_lost_answer and behaviour["replay"] == "verbatim_seed":
+        reasons |= {
+            "empty"
+        }  # it answers a `since` with nothing, and all of it is not asked for again
+    if has_small_frames(policy):
         reasons |= {"too_large", "empty", "truncated"}  # less is asked for, and not twice
     return reasons
+
+
+def has_small_frames(policy: rb.bridge.BridgePolicy) -> bool:
+    """Whether an answer may be larger than a frame may be."""
+    return policy.dialect.max_frame_bytes < 10_000

@@ -358,6 +358,26 @@ def test_verify_says_what_became_of_it(form, effects, is_awaited, heard):
     assert resolved == ["verified", "not_run"]
 
 
+@each_form
+def test_an_answer_that_verify_found_is_in_the_file_as_any_other(form, path):
+    """Where a key remembers the end and answers are kept, it is asked once."""
+    asked = []
+
+    def find(call):
+        asked.append(call.key)
+        return Ran("found")
+
+    with form.world(), Effects(path, results=True, key=lambda _: "k", verify=find) as effects:
+        shop = Shop(form, effects)
+        shop.lose("A-7")
+        assert shop("A-7") == "found"
+        assert shop("A-7") == "found"
+        effects.close()
+        assert shop("A-7") == "found"
+    assert asked == ["k"]
+    assert shop.paid == [("A-7", 1)]
+
+
 @pytest.mark.parametrize("wrong", [True, "paid", {"id": 1}])
 def test_verify_has_to_say_it_in_our_words(wrong):
     shop = Shop(Form(is_async=False), Effects(verify=lambda _: wrong))
@@ -555,7 +575,7 @@ def test_a_file_that_was_removed_is_written_anew_with_its_doubts(path, heard):
         ({"results": 1}, "Effects.results"),
         ({"key": "order"}, "Effects.key"),
         ({"ignore": "note"}, "Effects.ignore"),
-        ({"verify": {"pay": 5}}, r"Effects.verify\['pay'\]"),
+        ({"verify": {"pay": 5}}, r"Effects\.verify\.pay"),
     ],
 )
 def test_a_wrong_argument_is_named(wanted, text):

@@ -53,6 +53,7 @@ SAMPLES = [
     (events.LimitChanged, {"key": "search", "owner": "search", "state": "lowered", "at_once": 4.0, "per_second": 1.5, "failure": RESET}),
     (events.LimitChanged, {"key": "search", "owner": "search", "state": "exhausted", "at_once": 1.0, "failure": RESET}),
     (events.LimitChanged, {"key": "search", "owner": "search", "state": "recovered", "at_once": 1.0}),
+    (events.LimitChanged, {"key": "search", "owner": "search", "state": "forgotten", "at_once": 6.0, "refused": 40, "longest_wait": 12.5}),
     (events.Closed, {"reason": "user"}),
     (events.MessageUndelivered, {"type": "note", "outcome": "dropped", "key": None, "reason": "expired"}),
     (events.MessageUndelivered, {"type": "note", "outcome": "dropped", "key": "k1", "reason": "overflow", "bridge": "agent"}),

@@ -89,10 +89,14 @@ class Line:
         """Take it as sent."""
         self.sent.append(json.loads(text))
 
-    def later(self, delay: float, text: str) -> None:
+    def later(
+        self, delay: float, text: str | Callable[[], str], then: Callable[[], None] | None = None
+    ) -> None:
         """Take it as sent, and note the delay."""
         self.delays.append(delay)
         self.send(text if isinstance(text, str) else text())
+        if then is not None:
+            then()
 
     def end(self, code: int, reason: str) -> None:
         """Note how it ended."""

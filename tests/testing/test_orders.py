@@ -422,6 +422,48 @@ def test_a_deadlock_and_a_leak_are_reported(orders):
         simulate(leaves, server=None, orders=orders)
 
 
+@pytest.mark.parametrize("orders", [*SEARCHES, "fifo"])
+def test_a_step_that_cannot_run_is_an_error_of_the_loop(orders):
+    """One that nobody but asyncio should ask for, of a task that has ended."""
+
+    async def main():
+        task = asyncio.tasks._PyTask(five())
+        await task
+        asyncio.get_running_loop().call_soon(task._Task__step)
+        await asyncio.sleep(1)
+
+    with pytest.raises(rb.testing.SimulationError, match=r"error in the loop: .*already done"):
+        simulate(main, server=None, orders=orders)
+
+
+@pytest.mark.parametrize("orders", [*SEARCHES, "fifo"])
+def test_a_method_of_your_own_called_as_those_of_tasks_can_be_cancelled(orders):
+    """`call_soon(self.__step)` of a class of yours is no step of a task."""
+
+    class Player:
+        def __init__(self):
+            self.steps = 0
+
+        def __step(self):
+            self.steps += 1
+
+        def play(self):
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self.__step)
+            loop.call_soon(self.__step).cancel()
+            timer = loop.call_later(1, self.__step)
+            timer.cancel()
+            return timer.cancelled(), timer.when(), isinstance(timer, asyncio.TimerHandle)
+
+    async def main():
+        player = Player()
+        seen = player.play()
+        await asyncio.sleep(2)
+        return player.steps, *seen
+
+    assert simulate(main, server=None, orders=orders) == (1, True, 1.0, True)
+
+
 def test_a_failure_names_the_order():
     async def main():
         raise ValueError("mine")

@@ -115,6 +115,20 @@ async def test_slow_answers_keep_their_order():
         assert asyncio.get_running_loop().time() - start > 0.04
 
 
+async def test_nothing_overtakes_the_queue_of_a_slow_bridge():
+    """What is pushed while a bridge without sessions is slow to greet comes behind what it had queued, and once."""
+    async with BridgeServer(no_session_memory=True, push_queue=10, slow=0.05) as server:
+        await server.push("note", {"n": 1})
+        async with peer(server.url) as client:
+            await client.say("auth")
+            while not server.frames:
+                await asyncio.sleep(0)
+            await server.push("note", {"n": 2})
+            assert (await client.hear())["type"] == "connection_ack"
+            await server.push("note", {"n": 3})
+            assert [(await client.hear())["payload"]["n"] for _ in range(3)] == [1, 2, 3]
+
+
 async def test_a_late_replay_lets_live_frames_pass():
     """The snapshot is older than what comes before it on the wire."""
     async with BridgeServer(replay_delay=0.05) as server, peer(server.url) as client:

@@ -112,7 +112,7 @@ def test_the_bounds_are_those_of_the_code():
     root = Path(rb.__file__).parent
     source = "".join((root / name).read_text() for name in (
         "failure/redaction.py", "failure/secret_shapes.py", "failure/failure.py", "failure/texts.py", "failure/exits.py",
-        "failure/finding.py", "failure/statuses.py", "client/secrets.py", "calls/outcome.py", "stores/session_lines.py",
+        "failure/dispatch.py", "failure/statuses.py", "client/secrets.py", "calls/outcome.py", "stores/session_lines.py",
     ))  # fmt: skip
     for bound in (8_192, 65_536, 500, 200, 160, 4_096, 480, 8_000, 100):
         assert f"{bound:_}" in source or str(bound) in source

@@ -10,6 +10,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from ...calls import Share
 from ...calls.ports import request_sent
 from ...failure import (
     Executed,
@@ -304,8 +305,21 @@ def bound_to(request: Any, remaining: float) -> Generator[None, None, None]:
             extensions["timeout"] = timeouts
 
 
+def check_policy(policy: Policy, path: str) -> None:
+    """Raise ConfigError for a Share: a response is read by one caller, and cannot be copied."""
+    for layer in policy.layers:
+        if isinstance(layer, Share):
+            raise config_error(
+                path,
+                "no Share: a response is read once; put it around your function",
+                layer,
+                write="@rb.Policy(rb.calls.Share(key=str), rb.Retry())(idempotent=True)",
+            )
+
+
 def check_transport(inner: Any, policy: Policy, owner: str) -> None:
-    """Raise ConfigError for no transport, or for a Timeout that cannot limit a sync one."""
+    """Raise ConfigError for no transport, or a policy that cannot stand at this one."""
+    check_policy(policy, f"{owner}.policy")
     if inner is None or hasattr(inner, "handle_async_request"):
         return
     if not hasattr(inner, "handle_request"):

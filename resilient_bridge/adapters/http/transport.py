@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ...calls import AdaptiveLimit, Retry
 from ...calls.ports import (
-    RESULTS,
     Hedge,
-    Reading,
     States,
     bind,
-    failure_of_result,
     forbid_hedge,
     hear_quota,
     is_retried_around,
@@ -28,8 +25,15 @@ from ...calls.ports import (
     repeat_within,
     tell_cut,
 )
-from ...failure import BridgeError, config_error, stays_here
-from ...failure.plain import PLAIN
+from ...failure import (
+    PLAIN,
+    RESULTS,
+    BridgeError,
+    Reading,
+    config_error,
+    failure_of_result,
+    stays_here,
+)
 from ...failure.teaching import taught
 from ...locks import new_lock
 from ...values.fields import check_flag, is_count
@@ -50,6 +54,7 @@ from .request_checks import (
     check_hop,
     check_inner,
     check_plaintext,
+    check_policy,
     check_transport,
     disprove_hop,
     mark_redirect,
@@ -88,6 +93,7 @@ else:
 _MOST: Final = 512  # origins whose functions are kept; their circuits are kept elsewhere, by name
 # seconds: a server remembers a key for 5 minutes (V9); less a margin, as Outbox.resend_within
 _KEY_WINDOW: Final = 270.0
+_OF_ONE_REQUEST: Final = 'request.extensions["rb.policy"]'
 _METHODS: Final = {True: "handle_async_request", False: "handle_request"}
 _ALLOWED_BY: Final = 'an Idempotency-Key header, or extensions={"rb.idempotent": True}'
 
@@ -289,7 +295,7 @@ class HTTPTransport(_Bases):
             below = self._below()
             return below.handle_async_request if is_async else below.handle_request  # type: ignore[no-any-return]
         if policy is not self._policy:
-            policy = calls_of(policy, 'request.extensions["rb.policy"]')
+            policy = calls_of(policy, _OF_ONE_REQUEST)
         method = request.method
         # This also adds the header. PUT and DELETE get one, too: they may be repeated anyway, but
         # they have an effect (V9).
@@ -329,7 +335,10 @@ class HTTPTransport(_Bases):
     def _bind(self, key: tuple[Any, ...], origin: str) -> Callable[..., Any]:
         """Create and keep the function that sends under a policy, for one origin and permission."""
         *_, is_idempotent, by_key, is_async, policy = key
-        policy = policy or self._policy
+        if policy is None:
+            policy = self._policy
+        else:
+            check_policy(policy, _OF_ONE_REQUEST)
         if len(self._protected) >= _MOST:
             self._protected.popitem(last=False)
         asks = any(

@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 import wrapt
 
 from ...calls.ports import (
-    Reading,
     States,
     bind,
     disprove,
     failure_in_call,
-    failure_of_answer,
-    failure_of_result,
     leave_call,
     make_last,
 )
 from ...failure import (
+    PLAIN_ANSWERS,
     BridgeError,
     Executed,
+    Reading,
     Record,
     Severity,
     attach,
     error_for,
+    failure_of_answer,
+    failure_of_result,
     record_of,
     stays_here,
 )
-from ...failure.plain import PLAIN_ANSWERS
 from ...world import current_world
 from ..arguments import Call, check_bytes, named, permission
 from ..mcp_wire import (

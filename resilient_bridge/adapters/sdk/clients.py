@@ -13,8 +13,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ...calls import Policy
-from ...calls.ports import ANSWERS, RESULTS
-from ...failure import config_error
+from ...failure import ANSWERS, RESULTS, config_error
 from ...failure.teaching import taught
 from ...values.fields import check_flag
 from ..arguments import Idempotent, calls_of, checked_bytes, checked_idempotent

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import NoReturn, Self
 
     from ...calls import Policy
-    from ...calls.ports import Reading
+    from ...failure import Reading
     from ..arguments import Idempotent
     from .sdks import SDK
 
@@ -62,6 +62,7 @@ class Wrapping:
     reading: Reading
     states: States = attrs.field(init=False)
     counts_requests: bool = attrs.field(init=False, default=False)
+    has_keys: bool = attrs.field(init=False)  # some layer has a key function
     _bound: dict[tuple[str, bool, bool | None, bool], Any] = attrs.field(
         init=False, factory=dict[Any, Any]
     )
@@ -69,6 +70,8 @@ class Wrapping:
     _kinds: dict[tuple[str, Any], str] = attrs.field(init=False, factory=dict[Any, str])
 
     def __attrs_post_init__(self) -> None:
+        policies = [self.policy, *(own for own in self.methods.values() if own is not None)]
+        self.has_keys = any(layer.key_function for policy in policies for layer in policy.layers)
         self.states = States(self.name, limited_by=None if self.sdk is None else key_of_call)
         if self.sdk is not None and (self.is_async or not self.sdk.async_part):
             self.bound("", is_async=self.is_async)  # an unusable policy raises here, not at a call
@@ -225,6 +228,8 @@ class Wrapping:
         bound = self._bound.get((path, is_async, idempotent, is_once)) or self.bound(
             path, is_async=is_async, idempotent=idempotent, is_once=is_once
         )
+        if not self.has_keys:
+            return bound
         return protected_for(bound, _MAKERS[is_async, is_once], args, kwargs)
 
     def _awaiting(self, path: str, method: Any) -> Any:

@@ -96,7 +96,7 @@ class CallEffects:
             ledger.took(effect)
             return Admitted.SENT
         answer, is_late = (effect.answer, True) if effect.has_answer else (verdict, False)
-        if isinstance(answer, dict) and ledger.took(effect):
+        if isinstance(answer, dict) and ledger.took(effect, answer):
             result = cast("dict[str, Any]", answer)
             resolved(effect, "late_answer" if is_late else "verified")
             return message.result(call.request.id, result)

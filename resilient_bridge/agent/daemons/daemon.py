@@ -28,7 +28,7 @@ from ...failure import (
     text_of,
 )
 from ...failure.errnos import hints
-from ...failure.finding import short_of
+from ...failure.failure import short_of
 from ...failure.teaching import taught
 from ...values.fields import LONGEST_TIMEOUT, Seconds, read_seconds, refuse
 from ...world import current_world

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from ...calls.ports import ANSWERS, EffectLedger, bind, call_options, form_of, inside
-from ...failure import config_error
+from ...calls.ports import EffectLedger, bind, call_options, form_of, inside
+from ...failure import ANSWERS, config_error
 from ...failure.teaching import TeachesNames, taught
 from ...lazy_names import public
 from ...values.fields import check_flag, is_count, read_name

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
-from ...calls.ports import failure_of_result
-from ...failure import Failure, Kind, error_for, redact
+from ...failure import Failure, Kind, error_for, failure_of_result, redact
 from ...protocol.session_text import failure_fields
 from ...stores.state_files.document import instant
 from ...world import current_world

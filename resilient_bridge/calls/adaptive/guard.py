@@ -29,13 +29,13 @@ from ...telemetry.hub import HUB
 from ...transports.event_loop import running_loop
 from ...world import REAL
 from ...world.signal import Signal
-from ..evidence import failure_in
+from ..decision import failure_in
 from ..fallback.ladder import rungs_allowed
 from ..frame import enclosing
 from ..guards import Guard, not_admitted
 from ..retry.coordination import pausing
 from .machine import Ticket
-from .state import MADE, WATCH
+from .state import WATCH, made
 
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
     from ...failure import Stopped
     from ..breaker.state import CircuitState
+    from ..decision import Matcher
     from ..fallback.value import Fallback
     from ..frame import CallFrame
     from ..guards import Wait
-    from ..retry.decision import Matcher
     from .state import Change, Limit, Limits
     from .value import AdaptiveLimit
 
@@ -106,7 +106,7 @@ class AdaptiveGuard(Guard):
     def _enter(self, limits: Limits, attempt: CallFrame) -> Wait | None:
         """Take a permit, or return the wait for one."""
         now = attempt.world.monotonic()
-        limit = limits.find(self._key(attempt), now) if limits.in_force else None
+        limit = _find(limits, self._key(attempt), now) if limits.in_force else None
         if limit is None:
             limits.flying[attempt] = self
             return None
@@ -138,7 +138,7 @@ class AdaptiveGuard(Guard):
 
     def enter_hedge(self, hedge: CallFrame) -> bool:
         limits = _limits_of(hedge)
-        if limits.in_force and limits.find(self._key(hedge), hedge.started) is not None:
+        if limits.in_force and _find(limits, self._key(hedge), hedge.started) is not None:
             return False  # the server has refused calls: it gets none that could be done without
         limits.flying[hedge] = self
         return True
@@ -167,6 +167,7 @@ class AdaptiveGuard(Guard):
                 if not is_refused:
                     return
                 limit = limits.first_refused(key, self._flying(limits, key) + 1, now)
+                _tell_forgotten(limits)
             call = Call(attempt.started, limit)
             call.began = attempt.started
         if failure is not None and is_refused:
@@ -232,10 +233,11 @@ class AdaptiveGuard(Guard):
 
     def settle(self, limits: Limits, attempt: CallFrame, call: Call, now: float) -> None:
         """Keep the place, or raise the error of a call whose wait has ended without one."""
+        limit, last = call.limit, call.limit.last
+        limit.longest_wait = max(limit.longest_wait, now - call.arrived)
         if call.ended == "admitted":
             attempt.limit_permit = call
             return
-        limit, last = call.limit, call.limit.last
         name = limits.name_of(limit.key)
         if call.ended == "exhausted":
             text = f"{name} refuses every call: another one is trying"
@@ -309,9 +311,23 @@ def _tell(limits: Limits, limit: Limit, change: Change, failure: Failure | None)
             at_once=limit.at_once,
             per_second=1 / limit.spacing if limit.spacing else None,
             waiting=len(limit.queue),
+            refused=limit.refused,
+            longest_wait=limit.longest_wait,
             failure=failure,
         )
     )
+
+
+def _find(limits: Limits, key: Hashable, now: float) -> Limit | None:
+    """Return the limit of a key, None if there is none; report those that are forgotten by now."""
+    limit = limits.find(key, now)
+    _tell_forgotten(limits)
+    return limit
+
+
+def _tell_forgotten(limits: Limits) -> None:
+    for limit in limits.take_forgotten() if limits.forgotten else ():
+        _tell(limits, limit, "forgotten", None)
 
 
 def _limits_of(attempt: CallFrame) -> Limits:
@@ -427,7 +443,7 @@ class _Turn:
 
 def _begin_anew() -> None:
     """In a forked child: the calls of the parent's other threads are not here."""
-    for limits in list(MADE):
+    for limits in made():
         limits.begin_anew()
 
 

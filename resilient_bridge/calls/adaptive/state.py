@@ -38,14 +38,14 @@ _SHARED_FOR: Final = 30.0
 """Seconds after a success or a refusal of another limit for which the room counts as shared with it."""
 
 
-Change: TypeAlias = Literal["", "began", "lowered", "exhausted", "recovered"]
-"""What an end of a call has changed about its limit."""
+Change: TypeAlias = Literal["", "began", "lowered", "exhausted", "recovered", "forgotten"]
+"""What has changed about a limit."""
 
 
 class Limit(Machine):
-    """One limit with its key, the last refusal, and who watches the time for it."""
+    """One limit with its key, the last refusal, how long a call here waited, and who watches the time."""
 
-    __slots__ = ("key", "last", "watch_at", "watching")
+    __slots__ = ("key", "last", "longest_wait", "watch_at", "watching")
 
     def __init__(self, key: Hashable, at_once: float, now: float, settings: AdaptiveLimit) -> None:
         super().__init__(
@@ -53,6 +53,7 @@ class Limit(Machine):
         )
         self.key = key
         self.last: Failure | None = None
+        self.longest_wait = 0.0
         self.watching: list[Ticket] = []  # the first of the queue, and the time they wait for
         self.watch_at = inf
 
@@ -61,7 +62,8 @@ class Limits:
     """The limits of the owner `key`, with the numbers of its `settings`."""
 
     __slots__ = (
-        "__weakref__", "_lock", "_other", "by_key", "clock", "flying", "key", "settings", "until",
+        "__weakref__", "_lock", "_other", "by_key", "clock", "flying", "forgotten", "key", "settings",
+        "until",
     )  # fmt: skip
 
     def __init__(self, key: str, settings: AdaptiveLimit) -> None:
@@ -73,9 +75,11 @@ class Limits:
         # which knows its key.
         self.flying: dict[Any, Any] = {}
         self.by_key: OrderedDict[Hashable, Limit] = OrderedDict()
+        self.forgotten: list[Limit] = []  # of which nobody was told yet
         self._lock = new_rlock()
         self._other: Limits | None = None
-        MADE.add(self)
+        with _MADE:
+            MADE.add(self)
 
     def of(self, clock: object) -> Limits:
         """Return the limits by this clock: those of a test's world are others."""
@@ -227,6 +231,7 @@ class Limits:
         with self._lock:
             limit = self.by_key.get(key)
             if limit is None or limit.is_unused(now):
+                self._forget(now)
                 limit = self._made(key, in_flight / 2, now)
                 with self._held(limit, now):
                     limit.began_with_calls(in_flight)
@@ -251,7 +256,15 @@ class Limits:
     def _forget(self, now: float) -> None:
         """Drop what is forgotten, so that calls of other keys need not ask for theirs."""
         for key in [key for key, limit in self.by_key.items() if limit.is_unused(now)]:
-            del self.by_key[key]
+            limit = self.by_key.pop(key)
+            if limit.refused:
+                self.forgotten.append(limit)
+
+    def take_forgotten(self) -> list[Limit]:
+        """Return the limits that are forgotten, each once, for who reports them."""
+        with self._lock:
+            found, self.forgotten = self.forgotten, []
+        return found
 
     def _others(self, limit: Limit, now: float) -> list[Limit]:
         """Return the other limits of the same credential that are in use, so that they share its room."""
@@ -286,6 +299,7 @@ class Limits:
         """Start over in a forked child: the calls of the parent neither run nor wait here."""
         self.flying.clear()
         self.by_key.clear()
+        self.forgotten.clear()
 
 
 def _credential(key: Hashable) -> Hashable:
@@ -295,3 +309,10 @@ def _credential(key: Hashable) -> Hashable:
 
 MADE: Final[WeakSet[Limits]] = WeakSet()
 """The limits of every owner in this process."""
+_MADE: Final = new_rlock()  # a set that grows while another thread walks it is an error
+
+
+def made() -> list[Limits]:
+    """Return the limits of every owner in this process."""
+    with _MADE:
+        return list(MADE)

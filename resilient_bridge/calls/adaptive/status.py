@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..frame import CURRENT
-from .state import MADE
+from .state import made
 
 
 if TYPE_CHECKING:
@@ -55,14 +55,31 @@ def adaptive_limits() -> Mapping[str, LimitStatus]:
     same name, the later ones are numbered: `app.search #2`.
     """
     world, found = CURRENT.get().world, dict[str, LimitStatus]()
-    for owner in sorted(MADE, key=lambda each: each.key):
-        for known, status in _of(owner, world) if owner.clock is world.monotonic else ():
+    for owner in _owners(world):
+        for known, status in _of(owner, world):
             name, number = known, 1
             while name in found:
                 number += 1
                 name = f"{known} #{number}"
             found[name] = status
     return MappingProxyType(found)
+
+
+def calls_waiting() -> dict[str, int]:
+    """Return how many calls wait for the limits of each owner that has one in force, by its name."""
+    world, found = CURRENT.get().world, dict[str, int]()
+    for owner in _owners(world):
+        limits = owner.in_use(world.monotonic())
+        if limits:
+            waiting = sum(len(limit.queue) for limit in limits)
+            found[owner.key] = found.get(owner.key, 0) + waiting
+    return found
+
+
+def _owners(world: World) -> list[Limits]:
+    """Return the limits of every owner that go by the clock of this world, by name."""
+    here = [owner for owner in made() if owner.clock is world.monotonic]
+    return sorted(here, key=lambda each: each.key)
 
 
 def described(owner: Limits) -> tuple[str, ...]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
 import attrs
 
-from ...failure.what import is_function
 from ...values.fields import (
+    StateKey,
     as_seconds,
     called,
     count,
@@ -18,17 +17,10 @@ from ...values.fields import (
     path_of,
     refuse,
     some_seconds,
+    state_key,
     wants,
 )
 from ..layer import Layer
-
-
-@wants("the name of a limit that several policies share")
-def _check_key(instance: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    if value is None or (isinstance(value, str) and value) or is_function(value):
-        return
-    wanted = "a name that is not empty, a function of the call's arguments, or None"
-    refuse(path_of(instance, attribute), wanted, value)
 
 
 @wants("calls at once that are allowed in any case")
@@ -77,7 +69,7 @@ class AdaptiveLimit(Layer):
     most: int | None = attrs.field(default=None, validator=optional(count))
     least: int = attrs.field(default=1, validator=_check_least)
     patience: float = attrs.field(default=120.0, converter=as_seconds, validator=some_seconds)
-    key: str | Callable[..., Hashable] | None = attrs.field(default=None, validator=_check_key)
+    key: StateKey = attrs.field(default=None, validator=state_key)
 
     @property
     def worst_wait(self) -> float:

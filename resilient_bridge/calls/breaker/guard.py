@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...failure import RejectedError, is_refusal
 from ..conditions import conditions
-from ..evidence import failure_in
+from ..decision import failure_in
 from ..guards import Guard, not_admitted
 
 

@@ -22,13 +22,15 @@ from weakref import WeakSet
 import attrs
 
 from ...locks import new_lock
+from ...values.window import window_for
+from ..decision import verdict_of
 from ..rejections import CircuitOpenError
-from .outcomes import counted_by, verdict_of, window_for
 
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
+    from datetime import timedelta
     from threading import Lock
     from typing import Literal, Protocol
 
@@ -115,7 +117,7 @@ class CircuitState:
         self._rng, self._on_transition, self._on_shadow = rng, on_transition, on_shadow
         self._untold: tuple[tuple[State, State, str, float], ...] = ()
         self._is_telling = False
-        self._window = window_for(settings)
+        self._window = window_for(*_counts(settings), in_a_row=settings.in_a_row is not None)
         # Seconds: a call that took `slow_after` counts as a failure, a success that took `tell_after` is reported at all.
         self.slow_after = self.tell_after = inf
         # Only with `slow_after`: the calls under way, the oldest first.
@@ -278,8 +280,11 @@ class CircuitState:
         with self._lock or self._new_lock():
             if settings == self.settings:
                 return
-            if counted_by(settings) != counted_by(self.settings):
-                self._window = window_for(settings, self._window)
+            if _counts(settings) != _counts(self.settings):
+                in_a_row = settings.in_a_row is not None
+                self._window = window_for(
+                    *_counts(settings), in_a_row=in_a_row, before=self._window
+                )
             self.settings = settings
             self._refresh()
 
@@ -460,3 +465,8 @@ class CircuitState:
                 self._on_transition(self, *transition)
             finally:
                 self._is_telling = False
+
+
+def _counts(settings: Breaker) -> tuple[int | timedelta, float, int]:
+    """Return the settings that a window depends on."""
+    return settings.window, settings.rate, settings.least

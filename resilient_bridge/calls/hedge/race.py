@@ -28,7 +28,8 @@ from ... import events
 from ...failure import RATE_LIMITED, Executed, Record, unproven
 from ...telemetry import emit
 from ...transports.event_loop import running_loop
-from ..evidence import failure_in, keep, record_inside
+from ..decision import failure_in, record_inside
+from ..evidence import keep
 from ..frame import CURRENT, ROOT, CallFrame, enclosing, inside_of
 from ..stream_items import StartedStream
 from .state import HedgeState
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ...failure import Failure
+    from ...failure.classifier import Reading
     from ...world.real import TimerHandle
     from ..guards import Guard
-    from ..results import Reading
     from .value import Hedge
 
 
@@ -210,7 +211,8 @@ class _Race:
         hedge.operation, hedge.outer = first.operation, first.first or first
         hedge.first, hedge.world = first.first or first, first.world
         hedge.started = first.world.monotonic()
-        hedge.deadline_at, hedge.permit = first.deadline_at, None
+        hedge.permit = None
+        hedge.inherit(first)
         hedge.number, hedge.failure = first.number, first.failure
         return hedge
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...failure import RejectedError
 from ...world import current_world
-from ..frame import CURRENT, enclosing
+from ..frame import CURRENT, earlier, enclosing
 from ..guards import Guard, not_admitted, state_for
 from ..registry import Sort
 from ..waits import SignalWait, Sleeps
@@ -68,13 +68,23 @@ class BulkheadGuard(Guard):
 class _QueueSlot(SignalWait):
     """A waiter in the queue of a bulkhead."""
 
-    __slots__ = ("_attempt", "_state", "_ticket")
+    __slots__ = ("_attempt", "_deadline_at", "_max_wait", "_state", "_ticket")
 
     def __init__(self, state: BulkheadState, layer: Bulkhead, attempt: CallFrame) -> None:
         self._state = state
         self._attempt = attempt
-        bounds = [bound for bound in (layer.max_wait, attempt.remaining) if bound is not None]
-        super().__init__("Bulkhead", attempt.world, min(bounds) if bounds else None)
+        self._max_wait = layer.max_wait
+        self._deadline_at = attempt.deadline_at
+        super().__init__("Bulkhead", attempt.world, earlier(layer.max_wait, attempt.remaining))
+
+    def longer(self) -> float | None:
+        if self._attempt.deadline_at == self._deadline_at or self.patience is None:
+            return 0.0
+        self._deadline_at, waited = self._attempt.deadline_at, self.patience
+        rest = None if self._max_wait is None else self._max_wait - waited
+        more = earlier(rest, self._attempt.remaining)
+        self.patience = None if more is None else waited + more
+        return more
 
     def begin(self, wake: Callable[[], bool]) -> None:
         try:

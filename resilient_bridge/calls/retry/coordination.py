@@ -265,7 +265,7 @@ class RefreshLock:
     @contextmanager
     def refreshing(self, frame: CallFrame) -> Generator[None]:
         """Run the rule's `before` in a frame of its own; count the refresh if it succeeds."""
-        inside = new_frame(None, frame, frame.world, frame.started, frame.deadline_at)
+        inside = new_frame(None, frame, frame.world, frame.started, frame)
         inside.before_of = self.rule
         token = CURRENT.set(inside)
         try:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from contextvars import Context, ContextVar
 from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import WeakKeyDictionary, ref
 
 import attrs
 
@@ -35,13 +36,13 @@ from ...failure import (
     failure_or_none,
     record_of,
 )
-from ...failure.plain import PLAIN
+from ...failure.failure import PLAIN
 from ...telemetry import emit
 from ...telemetry.hub import HUB
 from ...transports.event_loop import running_loop
 from ...world import WORLD
 from ..evidence import keep
-from ..frame import CURRENT, enclosing, inside_of, new_frame, retries_around
+from ..frame import CURRENT, enclosing, grown, inside_of, new_frame, retries_around
 from ..keys import asked_key
 from .state import Answers, Cached
 
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ...failure import Failure
+    from ...failure.classifier import Reading
     from ..frame import CallFrame
-    from ..results import Reading
     from .value import Share
 
 
@@ -100,7 +101,9 @@ class Flight:
         self.callers = 0
         self.awaited: list[Flight] = []  # what it waits for itself
         self.is_cancelling = False  # by its last caller, which waits for its end
-        self.boundary = new_frame(None, None, caller.world, caller.started, caller.deadline_at)
+        self.boundary = new_frame(None, None, caller.world, caller.started, None)
+        self.boundary.deadline_at = caller.deadline_at
+        self.boundary.heirs = None if caller.deadline_at is None else WeakKeyDictionary()
         # Inside of a call that holds a permit of an adaptive limit none of that limit is waited for.
         around: CallFrame | None = caller
         while around is not None and self.boundary.limit_permit is None:
@@ -129,18 +132,12 @@ class Flight:
                 pending += flight.awaited
         return False
 
-    def join(self, deadline_at: float | None) -> None:
-        """Count a caller; the call may take as long as the one with the most time."""
-        self.callers += 1
-        before = self.boundary.deadline_at
-        if before is None or (deadline_at is not None and deadline_at <= before):
-            return
-        # Each attempt under way has a copy of the deadline that it inherited.
-        frame: CallFrame | None = self.context.get(CURRENT)
-        while frame is not None:
-            frame.extend(before, deadline_at)
-            frame = frame.around or enclosing(frame)
-        self.boundary.deadline_at = deadline_at
+    def follow(self, caller: CallFrame) -> None:
+        """Take as long as a caller has: the one with the most time decides."""
+        before, deadline_at = self.boundary.deadline_at, caller.deadline_at
+        if before is not None and (deadline_at is None or deadline_at > before):
+            self.boundary.deadline_at = deadline_at
+            grown(self.boundary)
 
     def leave(self) -> None:
         """Count a caller that is done with it."""
@@ -192,7 +189,16 @@ class Sharing:
 class _Call:
     """One caller's call."""
 
-    __slots__ = ("answers", "discarded", "function", "layer", "operation", "reading")
+    __slots__ = (
+        "__weakref__",
+        "answers",
+        "discarded",
+        "flight",
+        "function",
+        "layer",
+        "operation",
+        "reading",
+    )
 
     def __init__(
         self,
@@ -231,7 +237,11 @@ class _Call:
             flight.task = loop.create_task(
                 self._flown(slot, flight, args, kwargs), context=flight.context, name="share"
             )
-        flight.join(frame.deadline_at)
+        flight.callers += 1
+        self.flight = flight
+        flight.follow(frame)
+        if frame.heirs is not None:  # inside of another shared call, whose deadline may grow
+            frame.heirs[self] = ref(frame)
         awaited = [] if around is None else around.awaited
         awaited.append(flight)
         try:
@@ -240,6 +250,11 @@ class _Call:
         finally:
             awaited.remove(flight)
             flight.leave()
+            del self.flight
+
+    def follow(self, caller: CallFrame) -> None:
+        """Have the call take as long as this caller, whose deadline has grown."""
+        self.flight.follow(caller)
 
     async def _flown(
         self, slot: Any, flight: Flight, args: tuple[Any, ...], kwargs: dict[str, Any]

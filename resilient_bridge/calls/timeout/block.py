@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _OWN: Final = frozenset(
     {
         *("around", "bounded_since", "deadline_at", "is_bounded", "limit", "timed", "timers"),
-        *("extend", "idempotency_key", "is_over", "remaining", "seconds"),
+        *("follow", "idempotency_key", "inherit", "is_over", "remaining", "seconds"),
         *("token_of_context", "view"),
         *("__class__", "__dict__"),
     }
@@ -55,16 +55,20 @@ class BlockFrame(CallFrame):
     timers: Timers | None  # of an async block
     token_of_context: Token[CallFrame]
 
-    def extend(self, before: float, deadline_at: float | None) -> None:
-        """Move a deadline that was inherited, up to the block's own."""
-        if self.bounded_since is not None or self.deadline_at != before:
+    def follow(self, around: CallFrame) -> None:
+        """Have the deadline of what is around, which has grown, up to the block's own."""
+        if not self.is_bounded:  # it has ended
+            self.deadline_at = around.deadline_at
             return
-        own = self.timed.started + self.seconds
-        if deadline_at is None or own <= deadline_at:
-            deadline_at, self.bounded_since = own, self.timed.started
-        self.deadline_at = deadline_at
+        own, before = self.timed.started + self.seconds, self.deadline_at
+        at = own if around.deadline_at is None else min(own, around.deadline_at)
+        if before is None or at <= before:
+            return
+        self.deadline_at = at
+        if at == own:
+            self.bounded_since = self.timed.started
         if self.timers is not None:
-            self.timers.postpone(self.timed, deadline_at - before)
+            self.timers.postpone(self.timed, at - before)
 
     def __getattribute__(self, name: str) -> Any:
         if name in _OWN:
@@ -98,6 +102,8 @@ def enter(limit: object, seconds: float, *, is_async: bool) -> None:
     frame.around, frame.limit, frame.timed, frame.timers = around, limit, _Run(now), None
     frame.seconds = seconds
     frame.is_bounded, frame.view = True, None
+    if inherited is not None:
+        frame.inherit(around)
     is_shortest = inherited is None or now + seconds <= inherited
     frame.deadline_at = now + seconds if is_shortest else inherited
     frame.bounded_since = now if is_shortest else None

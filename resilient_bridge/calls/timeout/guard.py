@@ -27,7 +27,7 @@ from ...locks import new_lock
 from ...telemetry import emit
 from ...transports.event_loop import no_loop
 from ...world import REAL
-from ..frame import CURRENT, enclosing
+from ..frame import CURRENT, earlier, enclosing
 from ..guards import Guard
 
 
@@ -252,18 +252,18 @@ class DeadlineGuard(Guard):
 class BlockDeadlineGuard(Guard):
     """Bounds one attempt of an async loop by the rest of the deadline set at the loop's start."""
 
-    __slots__ = ("running", "seconds")
+    __slots__ = ("seconds",)
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.running: dict[CallFrame, Timers] = {}
 
     def enter(self, attempt: CallFrame) -> None:
-        timers = self.running[attempt] = Timers(remaining_or_raise(attempt, self.seconds))
-        timers.enter(attempt, attempt.world)
+        attempt.timers = Timers(remaining_or_raise(attempt, self.seconds))
+        attempt.timers.enter(attempt, attempt.world)
 
     def leave(self, attempt: CallFrame, error: BaseException | None) -> BaseException | None:
-        timers = self.running.pop(attempt, None)
+        timers: Timers | None = attempt.timers
+        attempt.timers = None
         is_late = timers is not None and timers.leave(attempt, error)
         if timers is not None:
             timers.close()
@@ -293,6 +293,8 @@ def bound(attempt: CallFrame, seconds: float) -> None:
     now = attempt.world.monotonic()
     inherited, own = attempt.deadline_at, now + seconds
     attempt.deadline_at = own if inherited is None else min(own, inherited)
+    if attempt.heirs is not None:
+        attempt.own_deadline = earlier(own, attempt.own_deadline)
     if attempt.deadline_at <= now:  # only an inherited one can have passed already
         attempt.is_rejected = True
         raise late()

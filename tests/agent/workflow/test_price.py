@@ -12,23 +12,29 @@ from tests.agent.workflow.flows import FILES, Flow
 from tests.stores.faulty_disk import FaultyDisk, insert
 
 
-async def flushes(tmp_path, monkeypatch, phases, *, calls):
+async def flushes(tmp_path, monkeypatch, phases, **sort):
     """How often a workflow of so many phases flushes a file or a folder."""
     folder = tmp_path / f"{phases}"
     folder.mkdir(mode=0o700)
     with monkeypatch.context() as patch:
         disk = insert(patch, FaultyDisk(fsync=lambda handle: None))
-        flow = workflow_phases.workflow(str(folder), phases, calls=calls)
+        flow = workflow_phases.workflow(str(folder), phases, **sort)
         assert (await flow.run()).is_completed
     return disk.calls.count("fsync")
 
 
 @pytest.mark.requirement("C7")
-@pytest.mark.parametrize(("calls", "most"), [(False, 4), (True, 8)])
-async def test_the_flushes_of_a_phase_after_the_first(tmp_path, monkeypatch, calls, most):
-    """Its end: the journal, the backup, the file, their folder. A call that may not be repeated: two copies, twice."""
-    few = await flushes(tmp_path, monkeypatch, 2, calls=calls)
-    many = await flushes(tmp_path, monkeypatch, 12, calls=calls)
+@pytest.mark.parametrize(
+    ("calls", "idempotent", "most"), [(False, False, 4), (True, True, 6), (True, False, 8)]
+)
+async def test_the_flushes_of_a_phase_after_the_first(
+    tmp_path, monkeypatch, calls, idempotent, most
+):
+    """Its end: the journal, the backup, the file, their folder. A call: one copy of the journal
+    before it and one after it, or both copies if it may not be repeated.
+    """
+    few = await flushes(tmp_path, monkeypatch, 2, calls=calls, idempotent=idempotent)
+    many = await flushes(tmp_path, monkeypatch, 12, calls=calls, idempotent=idempotent)
     assert (many - few) / 10 == most
 
 

@@ -1,6 +1,6 @@
-"""The verdict of a rule on an exception, as a value; and the rules of a class, worked out once for each.
+"""What is known of a class of errors: its rules, worked out once for each class.
 
-Rule: a rule is data or one small function; the Failure is built only for an error that is read. A
+Rule: a rule is data (a `Finding`) or one small function. A
 class is recognised by (top package, class name) along its MRO. Nothing is imported, and a subclass
 from any package is treated like its base. A new rule is a new row in the table of its library,
 which is loaded with the first error of that library.
@@ -9,93 +9,14 @@ which is loaded with the first error of that library.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from importlib import import_module
 from types import MappingProxyType, WrapperDescriptorType
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import attrs
-
 from .exceptions import BridgeError
-from .failure import Failure, of_error
+from .failure import Failure, Finding
 from .redaction import package_of, text_of
-from .vocabulary import CODES, Category, Executed, Kind, Severity, code_info
 
-
-@attrs.frozen(kw_only=True, slots=False)
-class Finding:
-    """One verdict: a code, and the fields that differ from its row in the table.
-
-    None means the table's value.
-
-    `executed=NO` is never set directly: it follows from `proof`, the name of a row of
-    `vocabulary.PROOFS`. Without a proof the call may have run.
-    """
-
-    code: str
-    message: str = ""
-    category: Category | None = None
-    kind: Kind | None = None
-    retryable: bool | None = None
-    executed: Executed | None = None
-    proof: str = ""
-    session_valid: bool | None = None
-    severity: Severity | None = None
-    retry_after: float | None = None
-    suggestions: tuple[str, ...] = ()
-    details: Mapping[str, Any] = MappingProxyType({})
-
-    def evolve(self, **fields: Any) -> Finding:
-        """Return the verdict with these fields changed; what it says otherwise stays."""
-        made = object.__new__(Finding)
-        made.__dict__.update(self.__dict__)
-        made.__dict__.pop("made", None)
-        made.__dict__.update(fields)
-        return made
-
-    @property
-    def summary(self) -> str:
-        """The message, or else the summary of the code."""
-        return self.message or (CODES.get(self.code) or code_info(self.code)).summary
-
-    @property
-    def ran(self) -> Executed:
-        """Whether the call can have run: NO only with a proof."""
-        if self.proof and self.executed in (None, Executed.NO):
-            return Executed.NO
-        row = CODES.get(self.code) or code_info(self.code)
-        executed = self.executed or row.executed
-        return Executed.MAYBE if executed is Executed.NO else executed
-
-    @property
-    def repeats(self) -> bool:
-        """Whether repeating may help, without building the failure."""
-        return code_info(self.code).retryable if self.retryable is None else self.retryable
-
-    @cached_property
-    def made(self) -> Failure:
-        """The failure without an error: made once for a rule that is data, however often it is met."""
-        return Failure.of(
-            self.code,
-            self.message,
-            category=self.category,
-            kind=self.kind,
-            retryable=self.retryable,
-            executed=self.ran,
-            proof=self.proof,
-            session_valid=self.session_valid,
-            severity=self.severity,
-            retry_after=self.retry_after,
-            suggestions=self.suggestions,
-            details=self.details,
-        )
-
-    def failure(self, cause: BaseException | None = None) -> Failure:
-        """Return the failure; `cause` is the classified error."""
-        return self.made if cause is None else of_error(self.made, cause, cause)
-
-
-_LOOKED_AT: Final = 4_096  # characters, of which 160 are shown: a text may have megabytes
 
 Reader: TypeAlias = Callable[[Any], Finding | Failure | None]
 """A rule for one class that has to read the exception; None passes it on to a base class's rule."""
@@ -127,12 +48,6 @@ def own_words(error: BaseException, *packages: str) -> str:
     Such a class is read by its base, never by its words.
     """
     return text_of(error) if package_of(type(error)) in packages else ""
-
-
-def short_of(text: str) -> str:
-    """Return the peer's text as the end of a message: empty, or `: text` of at most 160 characters."""
-    text = " ".join(text[:_LOOKED_AT].split())
-    return f": {text[:159]}…" if len(text) > 160 else f": {text}" if text else ""
 
 
 # ---- the rules of a class ---------------------------------------------------------------------------

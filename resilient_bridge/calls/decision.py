@@ -1,19 +1,43 @@
-"""Decides whether a failed call is retried, and after how long; no other module decides that. Pure.
+"""Decides what a failed attempt means: what it proves, whether a circuit counts it, when it is repeated. Pure.
+
+A repeat needs a permission, or the proof that the call did not run.
+
+Rule: a proof covers one request on the wire, the last one. It proves something about a whole call
+only if the call is that one request. An error that a user's function raises may always follow a
+side effect, so only its own statement (`NotExecutedError`, `classify.register`) proves anything
+about it, and that holds for the innermost protected function alone.
 
 The checks in order: is this failure retryable, does the operation allow a retry, are attempts left,
 does the server ask for a longer wait than `max_retry_after`, does the wait fit the deadline.
 Nothing here sleeps or keeps state. The retry budget is not checked here, because checking spends
 from it: the caller does that last.
+
+A caller's mistake is no outage: only a failure of the server, or of the connection to it, counts for a
+circuit. Any other is neutral, neither a failure nor a success.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from ...failure import BridgeError, Category, Kind, number_in
-from ...failure.what import Named, is_tenacity, matches
-from ...values.backoff import Backoff
-from ...values.rule import most_specific
+from ..failure import (
+    OWN_LAYER,
+    OWN_WORDS,
+    RATE_LIMITED,
+    REJECTED,
+    BridgeError,
+    Category,
+    Executed,
+    Kind,
+    Severity,
+    changed,
+    number_in,
+    record_of,
+)
+from ..failure.lookup import raw_failure
+from ..failure.what import Named, is_tenacity, matches, matches_safely, names_class
+from ..values.backoff import Backoff
+from ..values.rule import most_specific
 
 
 if TYPE_CHECKING:
@@ -21,9 +45,45 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Protocol
 
-    from ...failure import Failure, Stopped
-    from ...values.rule import Rule
-    from .value import Retry
+    from ..failure import Failure, Record, Stopped
+    from ..values.rule import Rule
+    from .retry.value import Retry
+
+    class Marked(Protocol):
+        """What the policies inside of an attempt have reported."""
+
+        @property
+        def mark(self) -> object: ...
+
+    class Attempted(Protocol):
+        """The part of an attempt (`frame.CallFrame`) that decides what its failure proves."""
+
+        seen: tuple[BaseException, Failure | None] | None
+
+        @property
+        def is_rejected(self) -> bool: ...
+        @property
+        def is_called(self) -> bool: ...
+        @property
+        def requests(self) -> int: ...
+        @property
+        def inside(self) -> Marked | None: ...
+
+    class Permits(Protocol):
+        """The part of a plan that says which permissions and proofs hold for its calls."""
+
+        @property
+        def idempotent(self) -> bool | None: ...
+        @property
+        def proofs(self) -> str: ...
+
+    class Counting(Protocol):
+        """The part of a Breaker that says which failures count."""
+
+        @property
+        def on(self) -> tuple[Any, ...]: ...
+        @property
+        def ignore(self) -> tuple[Any, ...]: ...
 
     class HasRandom(Protocol):
         """The part of a world that a decision draws from."""
@@ -36,6 +96,113 @@ _CIRCUIT_OPEN: Final = "SYS_CIRCUIT_OPEN"
 _HINT_SPREAD: Final = (
     0.1  # clients with the same Retry-After come back spread over a tenth of their wait
 )
+
+
+_LIMITED: Final = 429
+_ON_THE_WAY: Final = (Category.TRANSPORT, Category.TIMEOUT)
+_ALARMING: Final = (Severity.CRITICAL, Severity.FATAL)
+# A member that is looked up in its class costs as much as a function call.
+_NO: Final = Executed.NO
+_MAYBE: Final = Executed.MAYBE
+
+
+# ---- what an attempt proves, and what permits another -------------------------------------------
+
+
+def failure_in(attempt: Attempted, error: BaseException) -> Failure | None:
+    """Return the failure of an attempt's error, computed once; None for one like cancellation."""
+    seen = attempt.seen
+    if seen is not None and seen[0] is error:
+        return seen[1]
+    failure = raw_failure(error)
+    attempt.seen = (error, failure)
+    return failure
+
+
+def proven(
+    plan: Permits, attempt: Attempted, failure: Failure, error: BaseException | None
+) -> Failure:
+    """Return the failure of an attempt, with a proof if one holds; without one it may have run."""
+    if attempt.is_rejected:  # the function was not called, whatever error a layer raised
+        refused = failure.executed is _NO or attempt.is_called
+        return failure if refused else changed(failure, executed=_NO, proof=OWN_LAYER)
+    if failure.executed is not _NO:
+        return failure
+    # A request that our own layer refused is not the request that was sent.
+    is_of_the_request = attempt.requests == 0 or (
+        attempt.requests == 1 and failure.proof != OWN_LAYER
+    )
+    if plan.proofs == "all" or (plan.proofs == "request" and is_of_the_request):
+        return failure
+    if failure.proof in OWN_WORDS:
+        record = None if error is None else record_inside(attempt, error)
+        # the error has left no protected function inside this attempt
+        if record is None or not record.crossed:
+            return failure
+    return changed(failure, executed=_MAYBE, proof="")
+
+
+def record_inside(attempt: Attempted, error: BaseException) -> Record | None:
+    """Return the record that a policy inside of this attempt left with the error.
+
+    None if there is none, or if it is that of an earlier call.
+    """
+    record, inside = record_of(error), attempt.inside
+    if record is None or record.mark is None or inside is None or inside.mark is not record.mark:
+        return None
+    return record
+
+
+def permission_for(plan: Permits, attempt: Attempted, failure: Failure) -> str:
+    """Return the permission for a repeat: "idempotent", a proof's name, "limiter"; else empty.
+
+    The last is a convention, not a proof: providers document that a request answered by 429 was not
+    executed.
+    """
+    if plan.idempotent:
+        return "idempotent"
+    if failure.executed is _NO:
+        return failure.proof
+    if plan.idempotent is None and attempt.requests <= 1 and not may_have_started(plan, failure):
+        return "limiter"
+    return ""
+
+
+def may_have_started(plan: Permits, failure: Failure) -> bool:
+    """Return whether the call may have started.
+
+    It may unless there is a proof, or a limiter rejected a request that we sent ourselves.
+    """
+    is_turned_away = plan.proofs == "request" and number_in(failure, "http_status") == _LIMITED
+    return failure.executed is not _NO and not is_turned_away
+
+
+# ---- whether a circuit counts it ----------------------------------------------------------------
+
+
+def verdict_of(
+    failure: Failure, breaker: Counting, named: tuple[Any, ...] = ()
+) -> Literal["failure", "neutral", "critical"]:
+    """Return how `breaker` counts `failure`; critical opens the circuit at once.
+
+    `breaker.on` decides which failures count; without it, the categories do and `named`, the
+    exception classes that the Retry beside it names. A rejection by one of our own layers never
+    left this process and says nothing about the server. Neither does a rate limiter: its server lives.
+    """
+    if failure.code in REJECTED or (breaker.ignore and matches_safely(breaker.ignore, failure)):
+        return "neutral"
+    if failure.severity in _ALARMING:
+        return "critical"
+    if breaker.on:
+        return "failure" if matches_safely(breaker.on, failure) else "neutral"
+    if failure.code == RATE_LIMITED:
+        return "neutral"
+    if failure.category in _ON_THE_WAY or failure.retryable or names_class(named, failure):
+        return "failure"
+    return "neutral"
+
+
+# ---- whether it helps, and when -----------------------------------------------------------------
 
 
 class Match(NamedTuple):
@@ -97,7 +264,7 @@ class Matcher:
     def match(self, failure: Failure, *, is_asked_for: bool = False) -> Match:
         """Return whether a retry of this failure is worthwhile, and by which rule.
 
-        The permission is `evidence.permission_for`.
+        The permission is `permission_for`.
 
         `is_asked_for`: a user condition on the result or on tenacity's state asked for the retry.
         """
