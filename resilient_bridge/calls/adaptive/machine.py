@@ -65,7 +65,7 @@ _OF_A_STREAM: Final = 0.25  # of the patience: for so long an open stream keeps 
 _TINY: Final = 16  # a spacing below this part of a call's duration is none
 _ROUNDING: Final = 1e-9
 
-Ended: TypeAlias = Literal["", "admitted", "exhausted", "impatient"]
+Ended: TypeAlias = Literal["", "admitted", "exhausted", "impatient", "throttled"]
 
 
 class Ticket:
@@ -233,7 +233,9 @@ class Machine:
         self._acks = [*self._acks[1 - _TRIAL :], now]
         if is_full:
             to_known = min(1.0, self._known - self.at_once)
-            self._grow(max(to_known, self._pace() / self.at_once), now)
+            by = max(to_known, self._pace() / self.at_once)
+            # a spacing on trial is what limits: with too few at once it could not show its worth
+            self._grow(1.0 if self._trial is not None else by, now)
         if self.spacing:
             self._space_less(now)
 
