@@ -50,9 +50,9 @@ _GROWS_EVERY: Final = 2.0  # without a refusal, while somebody waits
 _PROBING: Final = 0.5  # times the pace of growth, past a number at which refusals came twice
 _FIRST_STEPS: Final = 0.8  # times the spacing, per success, until the first refusal
 _STEPS: Final = 0.995  # times the spacing, per success
-_LONG_STEPS: Final = 0.95  # the same, once nothing was refused for `_CALM`
+_LONG_STEPS: Final = 0.98  # the same, once nothing was refused for `_CALM`
 _CALM: Final = 20.0
-_BACK: Final = 1.2  # times the spacing, per refusal
+_BACK: Final = 1.1  # times the spacing, per refusal
 _FAR_BACK: Final = 1.5  # the same, for a refusal after a refusal
 _FEW: Final = 2  # calls at once from which halving cannot help
 _TRIAL: Final = 12  # successes by which the spacing is judged
@@ -223,7 +223,8 @@ class Machine:
         self._idle_then = self._idle(now)
         if not ticket.has_permit or ticket.began is None:
             return
-        is_full = bool(self.queue) or self._in_flight >= int(self.at_once)
+        holds_back = self._in_flight >= int(self.at_once)
+        is_full = bool(self.queue) or holds_back
         if is_stream:
             self._streams.append((now + self.patience * _OF_A_STREAM, ticket))
         else:
@@ -234,8 +235,8 @@ class Machine:
         if is_full:
             to_known = min(1.0, self._known - self.at_once)
             by = max(to_known, self._pace() / self.at_once)
-            # a spacing on trial is what limits: with too few at once it could not show its worth
-            self._grow(1.0 if self._trial is not None else by, now)
+            # a spacing on trial is to limit: with too few at once it could not show its worth
+            self._grow(1.0 if self._trial is not None and holds_back else by, now)
         if self.spacing:
             self._space_less(now)
 
@@ -425,7 +426,9 @@ class Machine:
         """Lower one of the numbers: the spacing while there is one, else how many run at once."""
         self._judge(now)
         if self.spacing:
-            factor = _FAR_BACK if self._strikes else _BACK
+            # the first refusal returns it to the last one that was not refused
+            back = 1 / _FIRST_STEPS if self._is_fresh else _BACK
+            factor = _FAR_BACK if self._strikes else back
             self.spacing = min(self._worst, self.spacing * factor)
             if self._is_fresh and self._trial is not None:  # only now it is what it will be
                 self._trial = _Trial(now, self._trial.rate, self._trial.worth)
