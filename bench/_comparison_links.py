@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import tempfile
 from collections import Counter
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -39,6 +40,7 @@ DECORATORS = {
     "hyx": hyx.retry.retry(),
 }
 TRANSPORTS = {OURS: rb.HTTPTransport, "httpx-retries": RetryTransport}
+NAMES = (*TRANSPORTS, *DECORATORS)
 
 
 # ---- a POST whose answer is cut -------------------------------------------------------------------------------------
@@ -65,24 +67,40 @@ class Orders:
         writer.close()
 
 
-async def second_effects(library: str, orders: int) -> dict[str, int]:
-    """Return how many effects came in addition to the first of a POST that arrived, and how many calls ended with an error."""
-    server, errors = Orders(), 0
+async def second_effects(
+    library: str, orders: int, *, decorators=DECORATORS, again: bool = False
+) -> dict[str, int]:
+    """Return how many effects came in addition to the first of a POST that arrived, and how many calls ended with an error, or were held.
+
+    `again`: a caller that gets an error makes the identical call once more, at once.
+    """
+    server, errors, held = Orders(), 0, 0
     listening = await asyncio.start_server(server.attend, "127.0.0.1", 0)
     base = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    transport = TRANSPORTS.get(library, httpx.AsyncHTTPTransport)()
+    transport = (httpx.AsyncHTTPTransport if library in decorators else TRANSPORTS[library])()
     async with listening, httpx.AsyncClient(transport=transport) as client:
 
         async def post(number: int) -> None:
             await client.post(f"{base}/{number}", json={"amount": 1})
 
-        protected = DECORATORS.get(library, lambda f: f)(post)
-        for found in await asyncio.gather(*map(protected, range(orders)), return_exceptions=True):
+        protected = decorators.get(library, lambda f: f)(post)
+
+        async def ask(number: int) -> None:
+            try:
+                await protected(number)
+            except Exception:
+                if not again:
+                    raise
+                await protected(number)
+
+        for found in await asyncio.gather(*map(ask, range(orders)), return_exceptions=True):
             errors += isinstance(found, Exception)
+            held += "OUTCOME UNKNOWN" in str(found)
     return {
         "second": sum(count - 1 for count in server.ran.values()),
         "of": len(server.ran),
         "errors": errors,
+        "held": held,
     }
 
 
@@ -238,7 +256,20 @@ async def early_returns(kind: str, clients: int, seconds: int = 2) -> dict[str, 
 
 async def effects(orders: int) -> dict[str, dict[str, int]]:
     """Return the row of the second effects."""
-    return {name: await second_effects(name, orders) for name in (*TRANSPORTS, *DECORATORS)}
+    return {name: await second_effects(name, orders) for name in NAMES}
+
+
+async def again(orders: int) -> dict[str, dict[str, int]]:
+    """Return the row of the calls in doubt that are made again; ours has a ledger of them on disk."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        rb.stores.Effects(f"{directory}/effects.db") as ledger,
+    ):
+        ours = {OURS: rb.Policy(rb.Retry())(idempotent=False, effects=ledger)}
+        return {
+            name: await second_effects(name, orders, decorators=ours | DECORATORS, again=True)
+            for name in NAMES
+        }
 
 
 async def cuts(number: int) -> dict[str, dict[str, int]]:

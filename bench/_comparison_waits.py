@@ -1,13 +1,15 @@
-"""The rows of `comparison.py` that are about waiting, played in virtual time: a process of its own, because each library has to see that clock.
+"""The rows of `comparison.py` that pass in virtual time: a process of its own, because each library has to see that clock.
 
     python bench/_comparison_waits.py waits TRIALS       prints JSON: row -> library -> what was measured
     python bench/_comparison_waits.py quota RUN          the same for one run of the shared quota
+    python bench/_comparison_waits.py share CALLERS      the same for a burst of calls of one key
 
 The clock is _virtual.py's.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import random
@@ -121,7 +123,43 @@ async def quota(_run: int) -> dict[str, dict[str, float]]:
     return {name: (await shared.play(scene, name))._asdict() for name in NAMES}
 
 
+SHARES = {
+    OURS: rb.Policy(rb.calls.Share(key=lambda query: query))(idempotent=True),
+    "nopanic": nopanic.cache(ttl=60),
+}
+
+
+async def reached(protect, callers: int, *, cancelled: bool) -> int:
+    """Return how many calls reach the server of a burst; the first caller may be cancelled while the call is under way."""
+    asked: list[str] = []
+
+    async def search(query: str) -> str:
+        asked.append(query)
+        await asyncio.sleep(1)
+        return query
+
+    call = protect(search)
+    tasks = [asyncio.create_task(call("news")) for _ in range(callers)]
+    await asyncio.sleep(0.5)
+    if cancelled:
+        tasks[0].cancel()
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert answers[1:] == ["news"] * (callers - 1)
+    return len(asked)
+
+
+async def share(callers: int) -> dict[str, dict[str, list[int]]]:
+    """Return the row of the calls that are shared: without and with a caller that is cancelled."""
+    return {
+        "share": {
+            name: [await reached(protect, callers, cancelled=each) for each in (False, True)]
+            for name, protect in SHARES.items()
+        }
+    }
+
+
 if __name__ == "__main__":
-    what, number = {"waits": waits, "quota": quota}[sys.argv[1]], int(sys.argv[2])
+    what = {"waits": waits, "quota": quota, "share": share}[sys.argv[1]]
+    number = int(sys.argv[2])
     random.seed(number)
     print(json.dumps(_virtual.run(what(number))))

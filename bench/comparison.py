@@ -1,9 +1,10 @@
-"""What other libraries do beside this one: one table of at most eight rows, each measured in this run.
+"""What other libraries do beside this one: one table of at most eleven rows, each measured in one run.
 
     python bench/comparison.py [--rows NAME,...] [--quick] [--json | --page]
 
 It prints the table. `--json` prints the numbers, `--page` writes docs/reference/comparison.md, `--quick` measures little, to see that it runs.
-The best of a row is bold, whoever it is. Less than four minutes; mcp-proxy needs mcp 1.x, so it is installed in an environment of its own.
+With both `--rows` and `--page` the page's other rows stay as they are. The microseconds want a quiet machine.
+The best of a row is bold, whoever it is. Less than five minutes; mcp-proxy needs mcp 1.x, so it is installed in an environment of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +25,9 @@ from typing import Any, NamedTuple
 
 import _comparison_links as links
 import _comparison_mcp as mcp
+import _comparison_page as earlier
 import _mcp_relays
+import hedging
 from _measure import interleave, per_call
 from _peers import ASYNC_RETRIES, ASYNC_STACKS, our_retry, ours_full
 from call_cost import flaky, target
@@ -69,12 +72,14 @@ class Size(NamedTuple):
     cuts: int
     clients: int  # of a server that refuses the handshake
     calls: int  # of a tool
+    seeds: int  # of which the median hedge is taken
+    callers: int  # of one key
     outage: float
     only_ours: bool
 
 
-FULL = Size(200, 9, 51, 50, 50, 24, 60, 4.0, only_ours=False)
-QUICK = Size(3, 1, 1, 2, 2, 2, 10, 0.5, only_ours=True)
+FULL = Size(200, 9, 51, 50, 50, 24, 60, 5, 100, 4.0, only_ours=False)
+QUICK = Size(3, 1, 1, 2, 2, 2, 10, 1, 10, 0.5, only_ours=True)
 
 
 # ---- measuring ------------------------------------------------------------------------------------------------------
@@ -136,6 +141,23 @@ def effects(size: Size) -> dict[str, Found]:
     return {"effects": asyncio.run(links.effects(size.orders))}
 
 
+def again(size: Size) -> dict[str, Found]:
+    """The row of the calls in doubt that are made again."""
+    return {"again": asyncio.run(links.again(size.orders))}
+
+
+def hedges(size: Size) -> dict[str, Found]:
+    """The row of the hedges."""
+    clients = {"without": "without", OURS: "Hedge()", "nopanic": "nopanic"}
+    rows = {name: hedging.tails(client, size.seeds) for name, client in clients.items()}
+    return {"hedge": {name: hedging.worth(rows, name) for name in clients if name in COLUMNS}}
+
+
+def share(size: Size) -> dict[str, Found]:
+    """The row of the calls that are shared."""
+    return _in_virtual_time("share", size.callers)
+
+
 def cuts(size: Size) -> dict[str, Found]:
     """The row of the messages lost in cuts."""
     return {"cuts": asyncio.run(links.cuts(size.cuts))}
@@ -160,7 +182,17 @@ def _seconds(found: Found, name: str) -> Cell:
 
 def _second_effects(found: Found, name: str) -> Cell:
     of = found[name]
-    return (Part(f"{of['second']} of {of['of']}", of["second"]),)
+    held = f", {of['held']} held" if of["held"] else ""
+    return (Part(f"{of['second']} of {of['of']}{held}", of["second"]),)
+
+
+def _shares(found: Found, name: str) -> Cell:
+    """Two decimals decide: what looks equal is."""
+    return tuple(Part(f"{value:.2f}", round(value, 2)) for value in found[name])
+
+
+def _requests(found: Found, name: str) -> Cell:
+    return tuple(Part(f"{value}", value) for value in found[name])
 
 
 def _microseconds(found: Found, name: str) -> Cell:
@@ -222,6 +254,16 @@ ROWS = {
         "`rb.HTTPTransport()` and `RetryTransport()` under an httpx client, the others' decorators around `client.post`, "
         "stamina's with `on=httpx.HTTPError`. Where there is no second effect, the caller gets an error instead.",
     ),
+    "again": Row(
+        "calls in doubt, asked again at once: ran twice",
+        again,
+        _second_effects,
+        "The same server and the same libraries, but the caller does what a model does: a call that ends with an error is made once more with equal arguments, at "
+        "once. Ours is `rb.Policy(rb.Retry())(idempotent=False, effects=rb.stores.Effects(path))` around `client.post`; the others have nothing that "
+        "remembers a call. Held means that the second call was not made, and answered `OUTCOME UNKNOWN`: [what settles "
+        "it](../how-to/what-if-it-is-called-again.md). The callers of the others have a good answer in the end, and the effect twice. "
+        "The ledger costs two flushes to the disk a call.",
+    ),
     "success": Row(
         "µs of a success (retry alone / with circuit and time limit)",
         costs,
@@ -261,6 +303,22 @@ ROWS = {
         "`rb.HTTPTransport()`; httpx-retries is `RetryTransport()`; tenacity `wait_exponential_jitter()` with 5 attempts, stamina its defaults, "
         "nopanic `retry(attempts=5)` over `adaptive_rate_limit(5, min_rate=0.5)`, hyx its default with 5 calls.",
     ),
+    "hedge": Row(
+        "hedge: p99 as a share of without / requests a call (p95 / requests while the server is slow)",
+        hedges,
+        _shares,
+        f"A server with {hedging.WORKERS} workers and one queue gets {hedging.PER_SECOND:g} calls a second, and {100 * hedging.STRAGGLERS:g} % of its answers take "
+        f"{hedging.TIMES:g} times as long. Then, in parentheses, it is three times slower for five minutes, more than it can serve: the p95 is that of these calls, the "
+        "requests are those of both times. Real code in virtual time, medians of five seeds (`bench/hedging.py`). Ours is `Hedge()`, which "
+        f"learns its delay and has a budget; nopanic's is `hedge(delay={hedging.USUAL:g})`, the time of 95 % of the answers of a steady server.",
+    ),
+    "share": Row(
+        "calls that reach the server for 100 callers at once / with the first one cancelled",
+        share,
+        _requests,
+        "A hundred tasks make the same call together, which takes a second; then the same, but the task that came first is cancelled after half a second. The "
+        "others get their answer in every case. Ours is `Share(key=…)`, nopanic's `cache(ttl=60)`; the others share nothing. Virtual time.",
+    ),
     "retry_after": Row(
         "obeys Retry-After by default",
         waits,
@@ -274,6 +332,9 @@ MEASURES = (
     waits,
     quota,
     effects,
+    again,
+    hedges,
+    share,
     cuts,
     tool_calls,
 )  # the costs first, while nothing else runs
@@ -300,9 +361,12 @@ def _best(row: dict[str, Cell], index: int) -> float | None:
     return min(ranks, default=None)
 
 
-def lines(results: dict[str, Found]) -> list[str]:
-    """Return the table in Markdown."""
-    shown = [f"| | {' | '.join(COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
+HEAD = f"| | {' | '.join(COLUMNS.values())} |\n{'|---' * (len(COLUMNS) + 1)}|"
+
+
+def table(results: dict[str, Found]) -> dict[str, str]:
+    """Return the lines of the table in Markdown, by title."""
+    shown = {}
     for name, found in results.items():
         row = cells(name, found)
         texts = [ROWS[name].title]
@@ -316,13 +380,13 @@ def lines(results: dict[str, Found]) -> list[str]:
                     for index, part in parts
                 )
             )
-        shown.append(f"| {' | '.join(texts)} |")
+        shown[ROWS[name].title] = f"| {' | '.join(texts)} |"
     return shown
 
 
-def better_elsewhere(results: dict[str, Found]) -> list[str]:
-    """Return a line for each row in which another library is better than ours in something."""
-    found = []
+def better_elsewhere(results: dict[str, Found]) -> dict[str, str]:
+    """Return a line for each row in which another library is better than ours in something, by title."""
+    found = {}
     for name, values in results.items():
         row = cells(name, values)
         ours = row.pop(OURS, NOTHING)
@@ -336,7 +400,8 @@ def better_elsewhere(results: dict[str, Found]) -> list[str]:
         ]
         if before:
             texts = " / ".join(part.text for part in ours)
-            found.append(f"- {ROWS[name].title}: {', '.join(before)}; ours {texts}.")
+            title = ROWS[name].title
+            found[title] = f"- {title}: {', '.join(before)}; ours {texts}."
     return found
 
 
@@ -357,20 +422,34 @@ def versions() -> str:
     )
 
 
-def page(results: dict[str, Found]) -> str:
-    """Return docs/reference/comparison.md."""
-    how = [f"- **{ROWS[name].title}**: {ROWS[name].how}" for name in results]
+def measured_with(results: dict[str, Found]) -> str:
+    """Return when and where rows were measured; which ones, if not all."""
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.0f}"
+    when = f"Measured on {datetime.now(UTC):%Y-%m-%d} with {versions()}; {machine}"
+    return f"{when}{'' if len(results) == len(ROWS) else f': {_listed(results)}'}."
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "; ".join(ROWS[name].title for name in names)
+
+
+def page(results: dict[str, Found], before: str) -> str:
+    """Return docs/reference/comparison.md; what was not measured stays as it was before."""
+    same = [row.title for name, row in ROWS.items() if name not in results]
+    shown = table(results) | earlier.lines(before, "| ", same)
+    better = better_elsewhere(results) | earlier.lines(before, "- ", same)
+    these = f": {_listed(results)}."
+    runs = [line for line in earlier.runs(before) if same and not line.endswith(these)]
     parts = [
         "# Python retry and reconnect libraries compared",
         "Generated by `python bench/comparison.py --page`; edit that script instead.",
         INTRODUCTION,
-        "\n".join(lines(results)),
-        f"Measured on {datetime.now(UTC):%Y-%m-%d} with {versions()}; {machine}.",
+        "\n".join([HEAD, *(shown[row.title] for row in ROWS.values())]),
+        "\n\n".join([*runs, measured_with(results)]),
         "## How each row is measured",
-        "\n".join(how),
+        "\n".join(f"- **{row.title}**: {row.how}" for row in ROWS.values()),
         "## What others do better",
-        "\n".join(better_elsewhere(results) + BETTER),
+        "\n".join([*(better[row.title] for row in ROWS.values() if row.title in better), *BETTER]),
         "## What the numbers do not say",
         LIMITS,
     ]
@@ -378,9 +457,9 @@ def page(results: dict[str, Found]) -> str:
 
 
 INTRODUCTION = """\
-This page compares resilient-bridge with tenacity, stamina, nopanic, hyx, httpx-retries, the reconnecting loop of websockets and mcp-proxy. Each
-number was measured in one run against the installed libraries. The best of a row is bold, whoever it is; a dash means that a library does not
-do that."""
+This page compares resilient-bridge with tenacity, stamina, nopanic, hyx, httpx-retries, the reconnecting loop of websockets and mcp-proxy. The
+numbers of a row were measured in one run against the installed libraries. The best of a row is bold, whoever it is; a dash means that a library
+does not do that."""
 BETTER = [
     "- nopanic keeps the answers of sync functions, too; `Share` takes async ones only.",
     "- nopanic and hyx have no dependencies; nopanic and tenacity run on trio, this package on asyncio and threads.",
@@ -408,9 +487,12 @@ def arguments() -> argparse.Namespace:
     asked.names = asked.rows.split(",")
     if unknown := set(asked.names) - set(ROWS):
         parser.error(f"rows are {', '.join(ROWS)}; got {', '.join(sorted(unknown))}")
-    if asked.page and (asked.quick or asked.names != list(ROWS)):
+    if asked.page and asked.quick:
+        parser.error("a page has rows that are measured in full: expected no --quick beside --page")
+    same = {name: ROWS[name].title for name in ROWS if name not in asked.names}
+    if asked.page and (absent := earlier.absent(PAGE.read_text(), HEAD, same)):
         parser.error(
-            "a page has every row, measured in full: expected neither --quick nor --rows beside --page"
+            f"the page has no numbers of these rows in this table: expected --rows to have also {', '.join(absent)}"
         )
     return asked
 
@@ -424,11 +506,11 @@ def main() -> None:
         print(json.dumps({"versions": versions(), "rows": results}, indent=2))
         return
     if asked.page:
-        PAGE.write_text(page(results))
+        PAGE.write_text(page(results, PAGE.read_text()))
     print(f"{versions()}\n")
     if asked.quick:
         print("Quick: there is less of everything than the rows say.\n")
-    print("\n".join(lines(results)))
+    print("\n".join([HEAD, *table(results).values()]))
     for name in asked.names:
         if not results[name]:
             print(f"\n{ROWS[name].title}: not measured, nginx is not installed")

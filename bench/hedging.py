@@ -19,6 +19,7 @@ import random
 import statistics
 import sys
 from collections import deque
+from typing import NamedTuple
 
 import resilient_bridge as rb
 
@@ -203,20 +204,31 @@ def measured(seeds: int) -> dict[str, dict[str, float]]:
     return rows
 
 
+class Worth(NamedTuple):
+    """What a hedge changes: quantiles as a share of those without, and requests a call."""
+
+    p99: float
+    requests: float
+    slow_p95: float
+    slow_requests: float
+
+
+def worth(rows: dict[str, dict[str, float]], client: str) -> Worth:
+    """Return what the hedge of a client changes, beside the row `without`."""
+    of, without = rows[client], rows["without"]
+    return Worth(
+        of["p99"] / without["p99"],
+        of["requests"],
+        of["slow p95"] / without["slow p95"],
+        of["slow requests"],
+    )
+
+
 def judged(rows: dict[str, dict[str, float]]) -> dict[str, float]:
     """Return what the goals are held against: those of `Hedge()`."""
-    ours, without = rows["Hedge()"], rows["without"]
-    return dict(
-        zip(
-            GOALS,
-            (
-                ours["p99"] / without["p99"],
-                max(ours["requests"], ours["slow requests"]),
-                ours["slow p95"] / without["slow p95"],
-            ),
-            strict=True,
-        )
-    )
+    ours = worth(rows, "Hedge()")
+    values = (ours.p99, max(ours.requests, ours.slow_requests), ours.slow_p95)
+    return dict(zip(GOALS, values, strict=True))
 
 
 def main() -> None:

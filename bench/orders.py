@@ -3,7 +3,7 @@
     python bench/orders.py [ROUNDS]
 
 Three tables. How many orders of five tasks 40 seeds try: at least 30. In how many of 40 seeds each planted race (_races.py) is found: every
-one in at least one, and none in a program that holds. How long a world takes: a small one at most a fifth of simloop's, which collects
+one in at least one, and none in a program that holds; and to how many steps that run late the first of them is shrunk. How long a world takes: a small one at most a fifth of simloop's, which collects
 garbage after each (in a process without this package its small worlds take half as long). In a large one asyncio itself, its tasks,
 futures and handles, is most of it: the column `asyncio` is its own loop whose clock jumps to the next timer, with nothing added, and a
 fifth of simloop is less than that. simloop needs Python 3.12; without it its columns are absent.
@@ -15,6 +15,7 @@ import asyncio
 import heapq
 import logging
 import random
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -137,11 +138,23 @@ def races_found() -> list[list[str]]:
     for program in (*PROGRAMS, *MUTANTS):
         with broken(program):
             counts = [str(found_in(program, run)) for run in RUNNERS.values()]
+            delays = shrunk_to(program)
         unbroken = ""
         if program in MUTANTS:
             unbroken = str(sum(found_in(program, run) for run in RUNNERS.values()))
-        rows.append([program.__name__.replace("_", " "), *counts, unbroken])
+        rows.append([program.__name__.replace("_", " "), *counts, delays, unbroken])
     return rows
+
+
+def shrunk_to(program: Program) -> str:
+    """How many delays the first seed that finds it needs, of how many switches (`shrink=True`)."""
+    for seed in SEEDS:
+        try:
+            simulate(program, server=None, seed=seed, shrink=True)
+        except AssertionError as error:
+            found = re.search(r"for (\d+) delay.* of (\d+) switches", error.__notes__[-1])
+            return f"{found[1]} of {found[2]}" if found else "?"
+    return ""
 
 
 # ---- speed ------------------------------------------------------------------------------------------------------
@@ -239,7 +252,7 @@ def main(rounds: int) -> None:
     found = races_found()
     table(
         "Races, and in how many of 40 seeds each is found",
-        ["race", *RUNNERS, "unbroken"],
+        ["race", *RUNNERS, "shrunk to", "unbroken"],
         found,
         OTHERS,
     )

@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from bench import _comparison_page as comparison
+
 from .pages import (
     EVIDENCE,
     PAGES,
@@ -58,6 +60,23 @@ def test_the_rows_of_a_run_stand_in_their_table(name):
     )
     assert set(now.splitlines()) - set(text.splitlines()) == {"| first | 1 |", "| second | 2 |"}
     assert with_rows(now, name, "| first | 1 |\n| second | 2 |\n") == now
+
+
+def test_a_row_of_the_comparison_that_is_not_measured_again_stays_as_it_was():
+    """Its line of the table, what another does better in it, and when that was measured; a row or a head that the page has not is named."""
+    head, old = "| | ours | other |\n|---|---|---|", "Measured on 2026-01-01 with a 1; 2 cores."
+    rows = ["| lost | **0** | 1 |", "| µs (a / b) | 2 | **1** |", "| µs | 5 | — |"]
+    better = "- µs (a / b): other 1; ours 2."
+    text = "\n".join([head, *rows, "", old, "", "- **lost**: by hand.", "", better])
+    titles = {"lost": "lost", "cost": "µs (a / b)"}
+    assert comparison.lines(text, "| ", titles.values()) == dict(
+        zip(titles.values(), rows[:2], strict=True)
+    )
+    assert comparison.lines(text, "- ", titles.values()) == {"µs (a / b)": better}
+    assert comparison.runs(text) == [old]
+    assert comparison.absent(text, head, titles) == []
+    assert comparison.absent(text, head, {**titles, "new": "new row"}) == ["new"]
+    assert comparison.absent(text, "| | ours |\n|---|---|", titles) == ["lost", "cost"]
 
 
 def test_check_names_what_is_to_be_renewed(monkeypatch, capsys):

@@ -63,8 +63,24 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
+NUMBER = r"\d+(?:[.,]\d+)*"
+
+
+def _fits(row: list[str], of: list[str], libraries: list[str]) -> bool:
+    """Whether each cell of a README's row has numbers of the page's row for that library, is bold only there, and a dash where that is."""
+    cells = list(zip(libraries[1:5], row[1:5], strict=True))
+    cells += re.findall(rf"({'|'.join(libraries[5:])}) (.*?)(?:, (?=[a-z]+[-' \d])|$)", row[5])
+    others = [name for name, cell in zip(libraries[5:], of[5:], strict=True) if cell != "—"]
+    return [name for name, _ in cells[4:]] == others and all(
+        (cell == "—") == (there == "—")
+        and ("**" in cell) <= ("**" in there)
+        and set(re.findall(NUMBER, cell)) <= set(re.findall(NUMBER, there))
+        for cell, there in ((cell, of[libraries.index(name)]) for name, cell in cells)
+    )
+
+
 def test_u01_the_comparison_has_the_numbers_of_its_page():
-    """Row by row: each number of a cell stands in the page's row of that library, and so does what is best."""
+    """It may show fewer rows than the page, in the page's order: what it says of each library stands in the page's row, and so does what is best."""
     page = (ROOT / "docs/reference/comparison.md").read_text()
     measured = [_cells(line) for line in re.findall(r"^\|.*\|$", page, re.MULTILINE)]
     shown = [
@@ -72,19 +88,9 @@ def test_u01_the_comparison_has_the_numbers_of_its_page():
         for line in README.partition("## Compared")[2].splitlines()
         if line.startswith("|")
     ]
-    libraries = measured[0]
-    assert len(shown) == len(measured) == 10
-    for row, of in zip(shown[2:], measured[2:], strict=True):
-        cells = list(zip(libraries[1:5], row[1:5], strict=True))
-        cells += re.findall(rf"({'|'.join(libraries[5:])}) (.*?)(?:, (?=[a-z]+[-' \d])|$)", row[5])
-        assert [one for one, _ in cells[4:]] == [
-            name for name, cell in zip(libraries[5:], of[5:], strict=True) if cell != "—"
-        ]
-        for library, cell in cells:
-            there = of[libraries.index(library)]
-            numbers = re.findall(r"\d+(?:[.,]\d+)*", cell)
-            assert [number for number in numbers if number not in there] == [], (row[0], library)
-            assert ("**" in cell) <= ("**" in there), (row[0], library)
+    later = iter(measured[2:])
+    assert len(shown) > 2
+    assert [row for row in shown[2:] if not any(_fits(row, of, measured[0]) for of in later)] == []
 
 
 def test_u01_the_number_of_the_evidence_is_its_sum():

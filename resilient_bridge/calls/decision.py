@@ -78,12 +78,12 @@ if TYPE_CHECKING:
         def proofs(self) -> str: ...
 
     class Counting(Protocol):
-        """The part of a Breaker that says which failures count."""
+        """The part of a Breaker that says which failures count: its tuples of conditions."""
 
         @property
-        def on(self) -> tuple[Any, ...]: ...
+        def on(self) -> Any: ...  # pyright takes a field with a converter for a descriptor
         @property
-        def ignore(self) -> tuple[Any, ...]: ...
+        def ignore(self) -> Any: ...
 
     class HasRandom(Protocol):
         """The part of a world that a decision draws from."""

@@ -20,7 +20,9 @@ from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
 from .decision import Matcher, asks_result, sits_out_circuits
+from .fallback.ladder import started
 from .fallback.value import Fallback
+from .forms import form_of, label_of
 from .hedge.value import Hedge
 from .layer_order import key_functions, only
 from .layers import Compiled, for_thread, guard_of, sort_of
@@ -280,11 +282,23 @@ class Plan:
                 hedge,
                 write="rb.Timeout(10, thread=True)",
             )
+        if hedge.to is not None and form_of(hedge.to) != self.form:
+            kind = "an async function" if self.form == "async" else "an async generator function"
+            refuse(f"Hedge.to on {name}", f"{kind}, as the function is", hedge.to)
         if not self.idempotent:
             return None
         from .hedge.race import Racing  # imported here: few policies have one
 
-        return Racing(hedge, self.reading, (*self.outer, *self.guards, *self.held))
+        guards = (*self.outer, *self.guards, *self.held)
+        if hedge.to is None:
+            return Racing(hedge, self.reading, guards)
+        # What goes elsewhere needs no permit and no turn here, and says nothing of what is here.
+        circuits = tuple(guard for guard in guards if guard.asks_circuit)
+        counts = circuits if self.limit is None else (*circuits, self.limit)
+        to = started(self, hedge.to)
+        return Racing(
+            hedge, self.reading, circuits, to=to, target=label_of(hedge.to), counts=counts
+        )
 
 
 class Operation:

@@ -18,10 +18,11 @@ from .binding import Binding, Options, settled
 from .engine import protect_async
 from .engine_sync import protect_sync
 from .fallback.value import Fallback
-from .forms import form_of, label_of
+from .forms import check_arguments, form_of, label_of
 from .frame import CURRENT
 from .hedge.value import Hedge
 from .keys import passed_on
+from .layer_order import only
 from .plan import Operation, plan_of
 from .registry import States
 from .share.value import Share
@@ -55,6 +56,7 @@ def bind(
     label = name or label_of(function)
     used = states or States(label, shared_as or (label_of(function) if name else label))
     binding = Binding(policy, used, form=form, name=label, **options)
+    check_target(policy, function, label)
     protected: Any = PROTECT[form](function, binding)
     if (ledger := options.get("effects")) is not None:
         from .effects import Gate, guarded
@@ -72,6 +74,13 @@ def bind(
         protected.policy = policy  # after `update_wrapper`: the function may be protected already
     protected.__binding__ = binding  # for `circuit(function)`, adapters and tests
     return protected
+
+
+def check_target(policy: Compiles, function: Any, name: str) -> None:
+    """Raise ConfigError if a Hedge goes to a function with other arguments."""
+    hedge = only(policy.layers, Hedge)
+    if hedge is not None and hedge.to is not None:
+        check_arguments(f"Hedge.to on {name}", hedge.to, function)
 
 
 PROTECT: Final[dict[Form, Callable[[Any, Binding], Any]]] = {
@@ -116,7 +125,8 @@ def runner_for(
     detached, protect = policy.detached(), PROTECT[form]
     # a rung gets the function's arguments, and a stream is a generator of its own
     is_whole = form not in {"sync", "async"} or any(
-        isinstance(layer, Fallback | Share) for layer in detached.layers
+        isinstance(layer, Fallback | Share) or (isinstance(layer, Hedge) and layer.to is not None)
+        for layer in detached.layers
     )
     binding = Binding(
         detached,
@@ -131,6 +141,7 @@ def runner_for(
     def whole(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return protect(function, binding)(*args, **kwargs)
 
+    check_target(detached, function, label)
     runner: Callable[..., Any] = whole
     if not is_whole:
         runner = protect(_call if form == "sync" else _start, binding)

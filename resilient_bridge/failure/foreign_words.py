@@ -505,6 +505,7 @@ OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "Hedge.after": "2",
     "Hedge.budget": "0.05",
     "Hedge.most": "1",
+    "Hedge.to": "read_elsewhere",
     "Share.key": "lambda query: query",
     "Share.fresh_for": "10",
     "Share.stale_for": "300",

@@ -184,7 +184,8 @@ class Hedged(Event):
 
     `requests` were sent in all. The one with the number `winner` ended it: 1 is the first, 0 none,
     because the caller was cancelled. `unknown` of them were cancelled: whether they ran, and what
-    they cost, nobody can say.
+    they cost, nobody can say. With `Hedge(to=)` the further ones went to the function `to`, and
+    `failure` is the last one of these, which did not count.
     """
 
     name: str
@@ -192,16 +193,20 @@ class Hedged(Event):
     winner: int
     unknown: int
     seconds: float
+    to: str = ""
+    failure: Failure | None = None
 
     def __level__(self) -> str:
-        return "info"
+        return "info" if self.failure is None or self.failure.retryable else "warning"
 
     def __text__(self) -> str:
         by = f"by request {self.winner} of {self.requests}" if self.winner else "by nobody"
+        to = f", to {redact(self.to)}," if self.to else ""
         cut = f"; {self.unknown} cancelled, outcome and cost unknown"
+        failed = "" if self.failure is None else f"; it failed there: {self.failure}"
         return (
-            f"{redact(self.name)} was hedged and ended {by} after {self.seconds:.3g} s"
-            f"{cut if self.unknown else ''}"
+            f"{redact(self.name)} was hedged{to} and ended {by} after {self.seconds:.3g} s"
+            f"{cut if self.unknown else ''}{failed}"
         )
 
     def __counts__(self, counts: Counts) -> None:
@@ -209,7 +214,7 @@ class Hedged(Event):
 
     def __note__(self) -> tuple[str, dict[str, Any]]:
         note = {"requests": self.requests, "winner": self.winner, "unknown": self.unknown}
-        return "hedged", note
+        return "hedged", note | ({"to": self.to} if self.to else {})
 
 
 class AnswerShared(Event):

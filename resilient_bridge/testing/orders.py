@@ -58,6 +58,10 @@ def skip() -> None:
     """Run in the place of a callback that was cancelled."""
 
 
+Due = tuple[float, float, asyncio.Handle]
+"""A timer or a packet: its instant, what decides between equal instants, and its callback."""
+
+
 class SeededOrders:
     """The ready callbacks of a loop, and the draw of the next one.
 
@@ -115,18 +119,18 @@ class SeededOrders:
             self._unrun = 0
         self._epoch += 1
 
-    def next(self, is_due: bool) -> Callable[[], object] | None:
-        """Remove the next callback and return what runs it; None for the timer or packet that
-        `is_due` now.
+    def next(self, due: Due | None) -> Callable[[], object] | None:
+        """Remove the next callback and return what runs it; None for the timer or packet that is
+        `due` now.
 
         Call it only if something is ready or due.
         """
         free, blocked = self.free, self.blocked
         steps = len(free)
-        choices = steps + is_due + (1 if blocked else 0)
         if self._chooses:
-            index = self._choose(steps, bool(blocked), is_due)
+            index = self._choose(due)
         else:
+            choices = steps + (1 if blocked else 0) + (due is not None)
             index = int(self._random() * choices) if choices > 1 else 0
         if index < steps:
             step = free[index]
@@ -148,9 +152,12 @@ class SeededOrders:
             self._count_off(epoch)
         return run
 
-    def _choose(self, steps: int, has_blocked: bool, is_due: bool) -> int:
-        """Return which of the steps is next, `steps` for the blocked callback, or a number above."""
-        raise NotImplementedError
+    def _choose(self, due: Due | None) -> int:
+        """Return the index of the next step; the number of steps for the blocked callback, if there
+        is one; a number above for what is due.
+        """
+        choices = len(self.free) + (1 if self.blocked else 0) + (due is not None)
+        return int(self._random() * choices) if choices > 1 else 0
 
     def _count_off(self, epoch: int) -> None:
         earlier, yielded = self._earlier, self._yielded
@@ -195,13 +202,16 @@ class PriorityOrders(SeededOrders):
             priority = self._priorities[task] = self._rng.random()
         return priority
 
-    def _choose(self, steps: int, has_blocked: bool, is_due: bool) -> int:
+    def _choose(self, due: Due | None) -> int:
         self._step += 1
+        steps = len(self.free)
         priorities = [self._priority(task) for _, task, _ in self.free]
         # Callbacks and timers may come again at once: sometimes a task has its turn all the same,
         # however low it is.
         if not steps or self._rng.random() < _CALLBACKS:
-            priorities += [self._rng.random() for _ in range(has_blocked + is_due)]
+            priorities += [
+                self._rng.random() for _ in range((1 if self.blocked else 0) + (due is not None))
+            ]
         index = max(range(len(priorities)), key=priorities.__getitem__)
         if index < steps and self._step in self._switches:
             self._demote(self.free[index][1])

@@ -12,14 +12,17 @@ import random
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from contextvars import Context, copy_context
+from copy import copy
+from functools import partial
 from typing import Any, Final, TypeVar, overload
 
 from ..failure import config_error
 from ..failure.teaching import taught
 from .faults import FaultRun, Faults
 from .loop import SimulatedLoop
-from .orders import ORDERS, Orders
+from .orders import ORDERS, Orders, SeededOrders
 from .server import BridgeServer
+from .shrinking import shrunk
 from .stdlib import stdlib_follows
 from .timeline import SimulationError, stream, waiting_at
 from .worlds import enter_simulation
@@ -28,6 +31,7 @@ from .worlds import enter_simulation
 T = TypeVar("T")
 Server = TypeVar("Server")
 
+_ENDS: Final = (KeyboardInterrupt, SystemExit)
 _SETTLE: Final = 1.0  # virtual seconds in which cancelled tasks and closed links may end
 # runs between two full collections: errors in cyclic garbage are found late, but are found
 _COLLECT_EVERY: Final = 64
@@ -41,6 +45,7 @@ def simulate(
     seed: int = 0,
     faults: Faults | None = None,
     orders: Orders = "seeded",
+    shrink: bool = False,
     patch_stdlib: bool = False,
 ) -> T: ...
 
@@ -54,6 +59,7 @@ def simulate(
     seed: int = 0,
     faults: Faults | None = None,
     orders: Orders = "seeded",
+    shrink: bool = False,
     patch_stdlib: bool = False,
 ) -> T: ...
 
@@ -67,6 +73,7 @@ def simulate(
     seed: int = 0,
     faults: Faults | None = None,
     orders: Orders = "seeded",
+    shrink: bool = False,
     patch_stdlib: bool = False,
 ) -> T: ...
 
@@ -80,6 +87,7 @@ def simulate(
     faults: Faults | None = None,
     server: Callable[..., AbstractAsyncContextManager[Any]] | None = BridgeServer,
     orders: Orders = "seeded",
+    shrink: bool = False,
     patch_stdlib: bool = False,
 ) -> T:
     """Run `await main(server)` in virtual time, with a bridge that already listens, and return its
@@ -102,6 +110,10 @@ def simulate(
     "fifo" is asyncio's own order. Callbacks keep asyncio's order in each of them, and a task that
     yields with `sleep(0)` lets the others go first.
 
+    `shrink=True`, of a run in the order "seeded" that fails: `main` is run again, at most 300
+    times, with fewer and fewer differences from asyncio's own order, as long as it raises an error
+    of the same class; a note of the error names the last of them, and which task ran before which.
+
     `patch_stdlib=True` makes the rest of the program follow the seed: `time.time`, `monotonic`,
     `perf_counter` and `sleep`, `os.urandom`, and with it `uuid4` and `secrets`. Names imported by
     `from time import ...` and `datetime.now` stay real.
@@ -111,9 +123,8 @@ def simulate(
     `SimOverrun` if it exceeds its limit of steps or virtual seconds; ConfigError for another word
     in `orders`. Call it from a plain function, not from a coroutine.
     """
-    return Simulation(seed, faults, server=server, orders=orders, patch_stdlib=patch_stdlib).run(
-        main
-    )
+    simulation = Simulation(seed, faults, server=server, orders=orders, patch_stdlib=patch_stdlib)
+    return simulation.shrinking(main) if shrink else simulation.run(main)
 
 
 class Simulation:
@@ -148,7 +159,11 @@ class Simulation:
         self.faults_fired: Mapping[str, int] = {}
         self._server = server
         self._patch_stdlib = patch_stdlib
-        self._limits = {"max_steps": max_steps, "max_seconds": max_seconds, "orders": orders}
+        self._limits: dict[str, Any] = {
+            "max_steps": max_steps,
+            "max_seconds": max_seconds,
+            "orders": orders,
+        }
         self._problems: list[str] = []
 
     def __repr__(self) -> str:
@@ -187,6 +202,33 @@ class Simulation:
                 gc.collect()
         self._judge()
         return result
+
+    def shrinking(self, main: Callable[..., Coroutine[Any, Any, T]]) -> T:
+        """Run once; if that fails, run again with fewer switches, and note the last of them."""
+        if self.orders != "seeded":
+            raise config_error("simulate.shrink", "orders='seeded'", self.orders)
+        try:
+            return self.run(main)
+        except _ENDS:
+            raise
+        except BaseException as error:
+            again = copy(self)
+            error.add_note(shrunk(partial(again._failure, main), type(error)))  # noqa: SLF001 - its own
+            raise
+
+    def _failure(
+        self,
+        main: Callable[..., Coroutine[Any, Any, Any]],
+        orders: Callable[[random.Random], SeededOrders],
+    ) -> BaseException | None:
+        self._limits["orders"] = orders
+        try:
+            self.run(main)
+        except _ENDS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - pytest has such, too
+            return error
+        return None
 
     def _drive(self, loop: SimulatedLoop, main: Callable[..., Coroutine[Any, Any, T]]) -> T:
         runner = asyncio.Runner(loop_factory=lambda: loop)

@@ -159,7 +159,7 @@ class Timeline(asyncio.BaseEventLoop):
         seed: int = 0,
         max_steps: int = 10_000_000,
         max_seconds: float = 604_800.0,
-        orders: Orders = "fifo",
+        orders: Orders | Callable[[random.Random], SeededOrders] = "fifo",
         label: str = "",
     ) -> None:
         super().__init__()
@@ -167,7 +167,6 @@ class Timeline(asyncio.BaseEventLoop):
         self.label = label or f"seed={seed}"
         self.max_steps = max_steps
         self.max_seconds = max_seconds
-        self.orders = orders
         self.wall_offset = 0.0
         self.steps = 0
         self.errors: list[str] = []
@@ -181,7 +180,7 @@ class Timeline(asyncio.BaseEventLoop):
         self._seeded: SeededOrders | None = None
         # What `call_soon` returns for the step of a task, which only asyncio asks for: it drops it.
         self._handle_of_steps = asyncio.Handle(skip, (), self)
-        if make := ORDERS[orders]:
+        if make := ORDERS[orders] if isinstance(orders, str) else orders:
             self._seeded = make(stream(seed, "orders"))
             self._tie = self._seeded.tie
             self._ready = cast("deque[asyncio.Handle]", self._seeded)
@@ -275,11 +274,11 @@ class Timeline(asyncio.BaseEventLoop):
             if (timers and timers[0][0] < now) or (arrivals and arrivals[0][0] < now):
                 self._gather(math.nextafter(now, 0.0))  # overdue: in order
             arrives = bool(arrivals) and arrivals[0][0] <= now
-            is_due = arrives or (bool(timers) and timers[0][0] <= now)
+            due = arrivals[0] if arrives else timers[0] if timers and timers[0][0] <= now else None
             self.steps += 1
             if self.steps >= self._next_check:
                 self._check()
-            run = next_of(is_due)
+            run = next_of(due)
             if run is None:
                 if arrives:
                     handle = heappop(arrivals)[2]

@@ -571,6 +571,7 @@ def test_that_a_limit_is_forgotten_is_reported_with_what_it_cost(again):
             asked.append(asyncio.get_running_loop().time() - began - 2)  # of which it ran 2 s
 
         await asyncio.gather(*(call() for _ in range(6)))
+        await ask()  # which waits for nobody
         refused = server.refused
         await asyncio.sleep(601)
         if again == "a refusal":

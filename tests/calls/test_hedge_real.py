@@ -165,3 +165,30 @@ async def test_a_caller_that_is_cancelled_leaves_no_request():
                 await task
             await until(lambda: shop.gone == question // 3 + 1)  # noqa: B023
         await until(lambda: not any(task.get_name() == "hedge" for task in asyncio.all_tasks()))
+
+
+async def test_the_other_region_is_asked_once_for_each_that_hangs_and_both_are_let_go():
+    """Two servers: the first hangs at every third question, and only then the second is asked."""
+    seen = []
+    async with open_shop() as (here, url), open_shop() as (there, other_url):
+        before = len(asyncio.all_tasks())
+        async with httpx.AsyncClient(timeout=20) as client:
+
+            async def read_there(question):
+                return "there", (await client.get(f"{other_url}/read?question=1")).text
+
+            hedge = Hedge(0.1, budget=1, to=read_there)
+
+            @rb.Policy(rb.Retry(attempts=2), rb.Breaker(), rb.Timeout(20), hedge)(idempotent=True)
+            async def read(question):
+                return "here", (await client.get(f"{url}/read?question={question}")).text
+
+            with rb.listen(seen.append):
+                answers = [await read(question) for question in range(9)]
+            hedged = raced_requests(seen)
+        assert [where for where, _ in answers].count("there") >= 3
+        assert (here.asked, there.asked) == (9, hedged)
+        await until(lambda: here.gone == 3)
+        await until(lambda: not (here.runner.server.connections or there.runner.server.connections))
+        await until(lambda: len(asyncio.all_tasks()) <= before)
+    assert rb.calls.circuit(read).state == "closed"

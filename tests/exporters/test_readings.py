@@ -97,11 +97,15 @@ def test_opentelemetry_shows_every_circuit_however_many_there_were(monkeypatch, 
 
 
 def waiting(functions, read):
-    """Return what `read` returns while three calls of each function are under way, of which one runs."""
+    """Return what `read` returns while four calls of each function are under way; one of each key runs."""
 
     async def main(_):
         gate = asyncio.Event()
-        calls = [asyncio.create_task(function(gate)) for function in functions for _ in range(3)]
+        calls = [
+            asyncio.create_task(function(gate, tenant))
+            for function in functions
+            for tenant in "aabb"
+        ]
         await asyncio.sleep(0.1)
         found = read()
         gate.set()
@@ -115,7 +119,7 @@ def waiting(functions, read):
 def limited(*keys, **options):
     """A function for each key; its policy has a limit of one call at once, and what it is called is the key."""
 
-    async def hold(gate):
+    async def hold(gate, tenant):
         await gate.wait()
 
     policy = rb.Policy(rb.AdaptiveLimit(start=1, **options))
@@ -124,10 +128,10 @@ def limited(*keys, **options):
 
 def test_the_calls_that_wait_for_a_limit_are_counted_by_owner():
     """Not by the key, which may be a tenant's or a route's: two keys of one owner are one series."""
-    functions = [*limited("alone"), *limited("by gate", key=lambda gate: gate)]
+    functions = [*limited("alone"), *limited("by tenant", key=lambda gate, tenant: tenant)]
     gauges = exporter.Gauges(1_000, for_good=False)
     found = waiting(functions, lambda: list(gauges.readings(LIMIT_WAITING)))
-    assert found == [(LIMIT_WAITING, ("alone",), 2), (LIMIT_WAITING, ("by gate",), 2)]
+    assert found == [(LIMIT_WAITING, ("alone",), 3), (LIMIT_WAITING, ("by tenant",), 2)]
 
 
 def test_owners_of_one_label_are_one_series_and_no_secret_is_in_it():
@@ -136,7 +140,7 @@ def test_owners_of_one_label_are_one_series_and_no_secret_is_in_it():
     gauges = exporter.Gauges(1_000, for_good=False)
     found = waiting(functions, lambda: list(gauges.readings(LIMIT_WAITING)))
     ((_, (label,), value),) = found
-    assert value == 4
+    assert value == 6
     assert "hunter" not in label
 
 
@@ -146,8 +150,8 @@ def test_owners_beyond_the_bound_are_counted_together(caplog):
     gauges = exporter.Gauges(2, for_good=True)
     read = partial(gauges.readings, LIMIT_WAITING)
     first = waiting(limited("b", "c", "d", "other"), lambda: list(read()))
-    assert [one[1:] for one in first] == [(("b",), 2), (("c",), 2), (("other",), 4)]
+    assert [one[1:] for one in first] == [(("b",), 3), (("c",), 3), (("other",), 6)]
     then = waiting(limited("a", "c"), lambda: list(read()))
-    assert [one[1:] for one in then] == [(("other",), 2), (("c",), 2)]
+    assert [one[1:] for one in then] == [(("other",), 3), (("c",), 3)]
     lines = [one for one in caplog.records if "limit.waiting has 2 series" in one.getMessage()]
     assert len(lines) == 1

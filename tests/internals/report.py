@@ -10,6 +10,7 @@ __getattr__ = lazily(
     {
         "": "links",
         "lines": "safe",
+        "summary": "headline",
         "series": "BINS Bins First Lane Largest MIXED Named Tally add",
     },
 )

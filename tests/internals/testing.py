@@ -8,7 +8,7 @@ from tests.internals import lazily
 __getattr__ = lazily(
     "resilient_bridge.testing",
     {
-        "": "ledger mcp_trap_ledger server_link server_listener virtual_clock",
+        "": "ledger mcp_trap_ledger server_link server_listener shrinking virtual_clock",
         "faults": "FaultRun faults_GARBAGE=GARBAGE",
         "link": "Link RETRANSMIT",
         "loop": "SimulatedLoop",
@@ -21,6 +21,7 @@ __getattr__ = lazily(
         "server_replay": "Entry ReplayBuffer SeedBuffer ordered replay_frame",
         "server_session": "BridgeMemory",
         "server_wire": "FrameError Stamps decode new_id parse_instant violations",
+        "shrinking": "AllowedOrders",
         "simulation": "Simulation",
         "timeline": "EPOCH SimDeadlock SimOverrun",
     },

@@ -11,7 +11,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.report import Incident, as_data, as_text, page
-from resilient_bridge.report.summary import headline
+from tests.internals.report import headline
 from tests.report.made_logs import BEGIN, RESET, line
 from tests.report.reading_pages import Page
 

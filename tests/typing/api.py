@@ -174,6 +174,7 @@ assert_type(rb.testing.simulate(main, seed=7, faults=rb.testing.Faults(seed=7, r
 assert_type(rb.testing.simulate(main, server=rb.testing.BridgeServer), int)
 assert_type(rb.testing.simulate(main, orders="pct", patch_stdlib=True), int)
 assert_type(rb.testing.simulate(tidy, server=None, orders="fifo"), str)
+assert_type(rb.testing.simulate(tidy, server=None, seed=3, shrink=True), str)
 
 
 async def numbered(server: rb.testing.LogBridge) -> int | str:

@@ -410,6 +410,13 @@ raced = rb.Policy(
 )
 
 
+async def found_elsewhere(tenant: str, query: str) -> list[str]:
+    return [tenant, query]
+
+
+rb.calls.Hedge(2, to=found_elsewhere)
+
+
 @raced(idempotent=True)
 async def found(tenant: str, query: str) -> list[str]:
     return [tenant, query]

@@ -61,6 +61,8 @@ rb.Deadline(10, 20)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue
 rb.Bulkhead(8, 4)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 rb.Bulkhead(8.5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.calls.Hedge(2, 3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+rb.calls.Hedge(to="eu")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+rb.calls.Hedge(to=len)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.calls.Hedge(budget="5%")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 rb.calls.Share()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 rb.calls.Share("query")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

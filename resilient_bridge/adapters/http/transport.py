@@ -523,7 +523,7 @@ def _sending(
     """
     once_sent = inner.handle_request
 
-    def send(request: Any) -> Any:
+    def send(request: Any, /) -> Any:
         if window is not None:
             repeat_within(window)
         note_sent(request)
@@ -541,7 +541,7 @@ def _sending(
         look(response)
         return response
 
-    def send_in_time(request: Any) -> Any:
+    def send_in_time(request: Any, /) -> Any:
         seconds = remaining()
         if seconds is None:
             return send(request)
@@ -563,7 +563,7 @@ def _sending_async(
 ) -> Callable[[Any], Any]:
     once_sent = inner.handle_async_request
 
-    async def send(request: Any) -> Any:
+    async def send(request: Any, /) -> Any:
         if races and not _may_race(request):
             forbid_hedge()
         if window is not None:

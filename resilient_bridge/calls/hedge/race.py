@@ -14,18 +14,21 @@ Rules:
   starts neither behind a circuit that is not closed nor while a limiter asks for a pause.
 - To the layers around, the race is one attempt: a circuit counts it once.
 - A request that was cancelled may have run: then an error of the race proves nothing.
+- Where further requests go elsewhere (`Hedge.to`), only a success of theirs ends the race, and what
+  the circuit, the limit and the learnt time are told is what the first request showed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ... import events
-from ...failure import RATE_LIMITED, Executed, Record, unproven
+from ...failure import RATE_LIMITED, Executed, Record, changed, unproven
 from ...telemetry import emit
 from ...transports.event_loop import running_loop
 from ..decision import failure_in, record_inside
@@ -47,14 +50,30 @@ if TYPE_CHECKING:
 
 
 class Racing:
-    """The Hedge of one plan: its numbers, how answers are read, and the layers around it."""
+    """The Hedge of one plan: its numbers, how answers are read, and the layers around it.
 
-    __slots__ = ("guards", "layer", "reading")
+    `guards` are those that a further request needs something of. Where it goes elsewhere, to the
+    function `to` of the name `target`, `counts` are those that learn from the first request alone.
+    """
 
-    def __init__(self, layer: Hedge, reading: Reading, guards: tuple[Guard, ...]) -> None:
+    __slots__ = ("counts", "guards", "layer", "reading", "target", "to")
+
+    def __init__(
+        self,
+        layer: Hedge,
+        reading: Reading,
+        guards: tuple[Guard, ...],
+        *,
+        to: Callable[..., Awaitable[Any]] | None = None,
+        target: str = "",
+        counts: tuple[Guard, ...] = (),
+    ) -> None:
         self.layer = layer
         self.reading = reading
         self.guards = guards
+        self.to = to
+        self.target = target
+        self.counts = counts
 
     def __call__(
         self,
@@ -67,7 +86,8 @@ class Racing:
 
         async def attempt(*args: Any, **kwargs: Any) -> Any:
             send = partial(function, *args, **kwargs)
-            return await _Race(self, state, CURRENT.get(), send, discarded).run()
+            again = send if self.to is None else partial(self.to, *args, **kwargs)
+            return await _Race(self, state, CURRENT.get(), send, discarded, again=again).run()
 
         return attempt
 
@@ -118,6 +138,7 @@ class _Race:
     """The requests of one attempt."""
 
     __slots__ = (
+        "again",
         "cancelled_before",
         "context",
         "discarded",
@@ -142,11 +163,14 @@ class _Race:
         frame: CallFrame,
         send: Callable[[], Awaitable[Any]],
         discarded: Callable[[Any], Awaitable[None]],
+        *,
+        again: Callable[[], Awaitable[Any]],
     ) -> None:
         self.racing = racing
         self.state = state
         self.first = frame
         self.send = send
+        self.again = again
         self.discarded = discarded
         self.loop = running_loop("Hedge")
         self.task: asyncio.Task[Any] | None = asyncio.current_task(self.loop)
@@ -176,7 +200,7 @@ class _Race:
                 failure, error, result = await self._decided(failure, error, result)
             if error is not None:
                 raise error
-            if failure is None:
+            if failure is None and (self.racing.to is None or self.woken is None):
                 self.state.answered(self._seconds())
             return result
         finally:
@@ -220,7 +244,7 @@ class _Race:
         """Send a further request, in its own task."""
         CURRENT.set(request.frame)
         try:
-            result = await self.send()
+            result = await self.again()
             request.failure = self._failure_of(request.frame, None, result)
         except Exception as error:  # noqa: BLE001 -- the race decides what becomes of it
             request.failure = self._failure_of(request.frame, error, None)
@@ -238,7 +262,10 @@ class _Race:
     def _has_ended(self, request: _Further, answer: asyncio.Future[Any]) -> None:
         """Give back what a further request held; end the race if that is what it did."""
         self._give_back(request)
-        ends = not answer.cancelled() and (request.failure is None or not request.failure.retryable)
+        failure = request.failure
+        ends = not answer.cancelled() and (
+            failure is None or not (failure.retryable or self.racing.to)
+        )
         if self.is_over or self.winner is not None:
             return
         if ends:
@@ -258,6 +285,7 @@ class _Race:
         try:
             winner = await self._winner(failure, error, result)
             if winner is not None:
+                self._count_first(failure, error)
                 unknown = 1 if self.woken is None else 0
                 failure, error = winner.failure, winner.answer.exception()
                 result = winner.answer.result() if error is None else None
@@ -352,7 +380,7 @@ class _Race:
             first.why_last = first.why_last or hedge.why_last
             if first.may_repeat_until is None:
                 first.may_repeat_until = hedge.may_repeat_until
-            if hedge.inside is not None:
+            if hedge.inside is not None and self.racing.to is None:
                 inside = inside_of(first)
                 inside.most = max(inside.most, hedge.inside.most)
                 for operation, failed in hedge.inside.failed.items():
@@ -371,8 +399,20 @@ class _Race:
                 record = record_inside(first, error) or Record()
                 keep(first.first or first, first, error, record._replace(executed=Executed.MAYBE))
 
+    def _count_first(self, failure: Failure | None, error: BaseException | None) -> None:
+        """Have circuit and limit count what the first request ended in, not an answer from elsewhere."""
+        if self.woken is None:
+            failure, error = None, CancelledError()  # nobody knows what it would have answered
+        for guard in self.racing.counts:
+            for frame in {self.first, self.first.first or self.first}:
+                with suppress(Exception):  # of the user's condition; the call has its answer
+                    if failure is not None and error is None:
+                        guard.answered(frame, failure)
+                    guard.leave(frame, error)
+
     def _report(self, winner: int, unknown: int) -> None:
         operation: Any = self.first.operation
+        failures = [each.failure for each in self.further if each.failure is not None]
         emit(
             events.Hedged(
                 name=operation.name,
@@ -380,6 +420,8 @@ class _Race:
                 winner=winner,
                 unknown=unknown,
                 seconds=self._seconds(),
+                to=self.racing.target,
+                failure=changed(failures[-1], cause=None) if failures and self.racing.to else None,
             )
         )
 
