@@ -116,7 +116,6 @@ def test_the_chance_is_that_of_the_book():
     limit.counted.count(12, 12)  # 16, of which 4 were accepted: 8 of 17
     assert not limit.throttles(2, 3.0, Draws(0.48))
     assert not limit.throttles(4, 3.0, Draws(0.0))
-    assert not limit.throttles(None, 3.0, Draws(0.0))
     assert limit.throttles(2, 3.0, Draws(0.46))
     assert (limit.counted.seen, limit.counted.failed) == (17, 13)  # 9 of 18
     assert limit.throttles(2, 4.0, Draws(0.49))

@@ -116,7 +116,8 @@ class AdaptiveGuard(Guard):
         call: Call | None = first.ticket
         if call is None or call.limit is not limit:
             call = Call(now, limit)
-        if limits.enter(limit, call, now, attempt.world.rng):
+        is_throttled = limits.throttles(limit, call, now, attempt.world.rng)
+        if is_throttled or limits.enter(limit, call, now):
             self.settle(limits, attempt, call, now)
             return None
         return _Turn(self, limits, attempt, call)

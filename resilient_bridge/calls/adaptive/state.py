@@ -70,14 +70,14 @@ class Limit(Machine):
         self.counted.turn(now)
         self.counted.count(1, int(not is_accepted))
 
-    def throttles(self, most: float | None, now: float, rng: random.Random) -> bool:
+    def throttles(self, most: float, now: float, rng: random.Random) -> bool:
         """Return whether to reject a call: the more likely, the more requests were refused.
 
         `most`: requests for each that is accepted, from which on some are rejected.
         """
         self.counted.turn(now)
         requests = self.counted.seen
-        excess = 0.0 if most is None else requests - most * (requests - self.counted.failed)
+        excess = requests - most * (requests - self.counted.failed)
         if excess <= 0 or rng.random() >= excess / (requests + 1):
             return False
         self.throttled += 1
@@ -154,16 +154,25 @@ class Limits:
             self.by_key.move_to_end(key)
             return limit
 
-    def enter(self, limit: Limit, ticket: Ticket, now: float, rng: random.Random) -> bool:
+    def throttles(self, limit: Limit, ticket: Ticket, now: float, rng: random.Random) -> bool:
+        """Return whether a call has to give up at once because of `throttle`.
+
+        One that was sent and refused never has: it goes back to the front.
+        """
+        most = self.settings.throttle
+        if most is None or ticket.refusals:
+            return False
+        with self._lock:
+            if limit.throttles(most, now, rng):
+                ticket.ended = "throttled"
+        return bool(ticket.ended)
+
+    def enter(self, limit: Limit, ticket: Ticket, now: float) -> bool:
         """Return whether a call need not wait: it has a place, or has to give up.
 
         If not, it is not in the queue yet: the short path of the engine takes no wait.
         """
         with self._held(limit, now):
-            # one that was sent goes back to the front, whatever others get
-            if not ticket.refusals and limit.throttles(self.settings.throttle, now, rng):
-                ticket.ended = "throttled"
-                return True
             limit.join(ticket, now)
             over = limit.step(now)
             if not ticket.ended:
