@@ -586,6 +586,8 @@ LOWEST_REAL = [
     *(
         "tests/stores/test_store_port.py",
         "tests/stores/test_redis_state.py",
+        "tests/stores/test_redis_limit.py",
+        "tests/stores/test_redis_limit_scripts.py",
         "tests/testing/test_server.py",
     ),
 ]

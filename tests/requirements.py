@@ -46,7 +46,7 @@ SOURCES = {
 }
 
 _PROVEN = frozenset(
-    "R1 R2 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 R18 R19 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 G1 G2 G3 G4 G5 G6 G7 G8 G9 G10 V1 V2 V3 V4 V5 V6 V7 V8 V9 V10 V11 V12 V13 V14 V15 V16 X1 X2 X3 X4 X5 X6 X7 X8 X9 X10 X11 X13 X15 X16 X17 X18 X20".split()
+    "R1 R2 R3 R4 R5 R6 R7 R8 R9 R10 R11 R12 R13 R14 R15 R16 R17 R18 R19 C1 C2 C3 C4 C5 C6 C7 C8 C9 C10 S1 S2 S3 S4 S5 S6 S7 S8 S9 S10 S11 G1 G2 G3 G4 G5 G6 G7 G8 G9 G10 V1 V2 V3 V4 V5 V6 V7 V8 V9 V10 V11 V12 V13 V14 V15 V16 X1 X2 X3 X4 X5 X6 X7 X8 X9 X10 X11 X13 X14 X15 X16 X17 X18 X20".split()
 )
 
 _PROMISES = {
@@ -129,7 +129,7 @@ _PROMISES = {
     "X11": "documentation as a site: search, pages by task, an API reference, migration from other libraries",
     "X12": "Linux, macOS and Windows; CPython 3.11 to 3.14; the lowest declared version of each dependency (Linux on 3.11 to 3.13 and the floors are tested, 3.14 by imports and calls, CPython for Windows by a sample under Wine; on Windows itself and on macOS nothing was run)",
     "X13": "a seed repeats everything: times, waits, ids, order, in every kind of virtual world",
-    "X14": "a refusal costs time and never a call: calls that share a quota all succeed at the rate that the server allows, by default, and between processes",
+    "X14": "a refusal costs time and never a call: calls that share a quota all succeed at the rate that the server allows, by default, and between the processes of a machine or of many",
     "X15": "an effect in doubt does not happen again by itself: an identical call is held until its outcome is known, across kills, in tools, policies, phases and the sidecar",
     "X16": "a second call is raced against the first only with permission and within a budget, and its outcome is honest",
     "X17": "identical calls share one that outlives its leader; an old answer in an outage is marked as old",

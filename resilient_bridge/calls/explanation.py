@@ -18,7 +18,7 @@ from .hedge.value import Hedge
 from .layer_order import harmful, only
 from .registry import MOST_VALUES
 from .retry.value import Retry
-from .shared import shares_limits
+from .shared import shares_circuits, shares_limits
 from .timeout.value import Deadline, Timeout
 
 
@@ -125,18 +125,17 @@ def _waits(retry: Retry, repeats: int) -> float:
 
 def _shared(layers: tuple[Layer, ...], state: Store) -> tuple[str, ...]:
     """Return what is shared between processes, and what is not although one might expect it."""
-    limit = only(layers, AdaptiveLimit)
-    if shares_limits(state):
-        names = [] if limit is None else ["the adaptive limit"]
-        alone = [
-            type(layer).__name__
-            for layer in layers
-            if layer is not limit and (layer.has_local_state or layer.shared_state)
-        ]
-    else:
-        names = sorted(layer.shared_state for layer in layers if layer.shared_state)
-        alone = [type(layer).__name__ for layer in layers if layer.has_local_state]
-    shared = " and ".join(names) or "nothing"
+    names: list[str] = []
+    alone: list[str] = []
+    for layer in layers:
+        if isinstance(layer, AdaptiveLimit) and shares_limits(state):
+            names.append("the adaptive limit")
+        elif layer.shared_state and shares_circuits(state):
+            names.append(layer.shared_state)
+        elif layer.has_local_state or layer.shared_state:
+            alone.append(type(layer).__name__)
+    *first, last = sorted(names) or ["nothing"]
+    shared = f"{', '.join(first)} and {last}" if first else last
     own = f"; of this process alone: {', '.join(alone)}" if alone else ""
     return (f"shared through {state!r}: {shared}{own}",)
 

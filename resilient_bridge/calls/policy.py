@@ -196,10 +196,11 @@ class Policy(Layer):
     signature. A call that may have run is repeated only with `@policy(idempotent=True)`, and a
     policy with a Retry needs `idempotent` to be True or False. Each decorated function has its own
     circuit and budget unless a layer has a `key`; `call` and `attempts` use those of this object.
-    `name` stands in events instead of the function's name. `state=RedisState(url)` shares circuits
-    and retry budgets between processes, and `state=MachineState(path)` adaptive limits: under their
-    `key`, else under the function's qualified name (for `call` and `attempts`: the policy's). ConfigError names a bad layer; an order that does
-    harm warns (UserWarning).
+    `name` stands in events instead of the function's name. `state=RedisState(url)` shares circuits,
+    retry budgets and adaptive limits between processes, and `state=MachineState(path)` adaptive
+    limits alone: under their `key`, else under the function's qualified name (for `call` and
+    `attempts`: the policy's). ConfigError names a bad layer; an order that does harm warns
+    (UserWarning).
     """
 
     usual_position: ClassVar[int | None] = None

@@ -1,17 +1,24 @@
 """The interfaces of `Policy.state`: what several processes share.
 
-Circuits and retry budgets (`SharedState`), or adaptive limits (`SharedLimitState`). Stores implement it, and calls use nothing else of a store. Rule: no method blocks and none fails. A
-request that needs an answer returns a `Question`; the caller waits for it in its own way, no longer
-than the store's `patience`. While a line is not `is_up`, it is not asked, and the process decides
-alone.
+Circuits and retry budgets (`SharedState`), and adaptive limits: held (`SharedLimitState`) or remote
+(`RemoteLimitState`). Stores implement it, and calls use nothing else of a store. Rule: no method
+blocks and none fails. A request that needs an answer returns a `Question`; the caller waits for it
+in its own way, no longer than the store's `patience`. While a line is not `is_up`, it is not asked,
+and the process decides alone.
 
-A shared limit is not asked but held: for the microseconds in which it is read, changed and written.
+A limit on this machine is held for the microseconds in which it is read, changed and written. A
+remote one is changed here first, and the change is proposed: it is written if nobody else has
+written since, and made again from what they wrote if somebody has.
+
+Numbers and shares that a store has are by its own clock, which all processes agree on: that of the
+machine, or that of the server. `ahead` is by how many seconds it is ahead of the caller's clock.
 """
 
 from __future__ import annotations
 
 from typing import (
     TYPE_CHECKING,
+    Final,
     Literal,
     NamedTuple,
     Protocol,
@@ -198,6 +205,10 @@ class SharedState(Protocol):
         ...
 
 
+PRESENT: Final = 1.0
+"""Seconds after which a user of a limit whose calls have not looked is not waited for."""
+
+
 class LimitShare(NamedTuple):
     """What one user of a shared limit has of it, in one process."""
 
@@ -244,9 +255,9 @@ class LimitLine(Protocol):
 
 @runtime_checkable
 class SharedLimitState(Protocol):
-    """Where processes share adaptive limits: `Policy(..., state=MachineState(path))`.
+    """Where the processes of a machine share adaptive limits: `Policy(..., state=MachineState(path))`.
 
-    All times are those of one monotonic clock.
+    All times are those of its monotonic clock, so nothing is ahead of it.
     """
 
     def limit(self, name: str, /) -> LimitLine:
@@ -265,7 +276,104 @@ class SharedLimitState(Protocol):
         """Emit whether the store failed or works again, if that is new; called without any lock."""
 
 
-Store: TypeAlias = "SharedState | SharedLimitState"
+class LimitProposal(NamedTuple):
+    """What one user would write to a remote limit."""
+
+    number: int  # grows with each change; of the last one that is included
+    numbers: tuple[float, ...] | None  # what was learnt; None: only the share is another
+    share: LimitShare
+    seconds: float  # after which the limit is forgotten
+
+
+class RemoteLimitView(NamedTuple):
+    """A remote limit, as a LimitView; numbers are None if they are those of the view before."""
+
+    numbers: tuple[float, ...] | None
+    others: tuple[LimitShare, ...]
+    ahead: float  # seconds by which the clock of these times is ahead of the caller's
+
+
+class RemoteLimitLine(Protocol):
+    """The line of one user to one remote limit.
+
+    It calls `learn(view, number)` after each answer, in any thread and without a lock of its own:
+    what is included up to this number was written, None: nothing. `learn(None, None)`: the store
+    does not answer, and the process decides alone from now on.
+    """
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the store answers."""
+        ...
+
+    @property
+    def ahead(self) -> float | None:
+        """By how many seconds the store's clock is ahead of this process's; None: not known yet."""
+        ...
+
+    @property
+    def asked_at(self) -> float | None:
+        """When the oldest proposal was made that is not answered; None: there is none."""
+        ...
+
+    @property
+    def patience(self) -> float:
+        """The longest that a call waits for an answer, in seconds."""
+        ...
+
+    def propose(self, proposal: LimitProposal | None, /) -> None:
+        """Write this, in place of an earlier proposal that was not sent yet; None: only look.
+
+        Numbers are written only if nobody has written since the last view. While the store does
+        not answer, the proposal is kept for later.
+        """
+
+    def late(self) -> None:
+        """Note that a call has waited for the whole patience: the store does not answer."""
+
+
+class LimitDirectory(Protocol):
+    """Which remote limits are in force."""
+
+    def ask(self) -> Question[bool] | None:
+        """Note that a call is made, and ask for it if it is not known.
+
+        None if it is, or if the store does not answer.
+        """
+        ...
+
+    def is_limited(self) -> bool:
+        """Return whether some limit is in force, of whatever name."""
+        ...
+
+    def has(self, name: str, /) -> bool:
+        """Return whether the limit of this name is in force."""
+        ...
+
+    def line(
+        self, name: str, learn: Callable[[RemoteLimitView | None, int | None], None], /
+    ) -> RemoteLimitLine:
+        """Return a new line to the limit of this name."""
+        ...
+
+
+@runtime_checkable
+class RemoteLimitState(Protocol):
+    """Where the processes of many machines share adaptive limits.
+
+    All times are those of the server's clock; see `RemoteLimitLine.ahead`.
+    """
+
+    def is_common(self, clock: object, /) -> bool:
+        """Return whether this clock goes as that of the server; if not, nothing is shared."""
+        ...
+
+    def limits(self) -> LimitDirectory:
+        """Return the limits of this store. ConfigError for what it needs and does not have."""
+        ...
+
+
+Store: TypeAlias = "SharedState | SharedLimitState | RemoteLimitState"
 """What `Policy.state` may be."""
 
 
@@ -274,6 +382,6 @@ def shares_circuits(store: object) -> TypeGuard[SharedState]:
     return isinstance(store, SharedState)
 
 
-def shares_limits(store: object) -> TypeGuard[SharedLimitState]:
+def shares_limits(store: object) -> TypeGuard[SharedLimitState | RemoteLimitState]:
     """Return whether adaptive limits are shared through this store."""
-    return isinstance(store, SharedLimitState)
+    return isinstance(store, SharedLimitState | RemoteLimitState)

@@ -1,5 +1,6 @@
-"""A process that shares an adaptive limit with others: `limits_worker URL FILE AGENTS CALLS [START]`.
+"""A process that shares an adaptive limit with others: `limits_worker URL STATE AGENTS CALLS START NAME`.
 
+STATE is a file, or the URL of a Redis.
 Its agents make their calls one after another; each line of its output is a status, or an error.
 """
 
@@ -18,10 +19,15 @@ def say(line: object) -> None:
     sys.stdout.flush()
 
 
-async def main(url: str, file: str, agents: int, calls: int, start: int | None) -> None:
+def state_of(text: str) -> rb.stores.RedisState | rb.stores.MachineState:
+    if text.startswith("redis://"):
+        return rb.stores.RedisState(text, timeout=1)
+    return rb.stores.MachineState(text)
+
+
+async def main(url: str, state: str, agents: int, calls: int, start: int | None) -> None:
     limit = rb.AdaptiveLimit(key="quota", start=start, most=start)
-    state = rb.stores.MachineState(file)
-    policy = rb.Policy(rb.Retry(attempts=2), limit, state=state)
+    policy = rb.Policy(rb.Retry(attempts=2), limit, state=state_of(state))
 
     async with httpx.AsyncClient(timeout=60) as client:
 
@@ -42,5 +48,5 @@ async def main(url: str, file: str, agents: int, calls: int, start: int | None) 
 
 
 if __name__ == "__main__":
-    url, file, agents, calls, start, _ = sys.argv[1:]
-    asyncio.run(main(url, file, int(agents), int(calls), int(start) or None))
+    url, state, agents, calls, start, _ = sys.argv[1:]
+    asyncio.run(main(url, state, int(agents), int(calls), int(start) or None))

@@ -480,3 +480,17 @@ _AnyOrder.TestCase.settings = settings(
     suppress_health_check=list(HealthCheck),
 )
 TestAnyOrder = _AnyOrder.TestCase
+
+
+def test_a_limit_is_forgotten_while_calls_of_it_run():
+    """The one that succeeds changes nothing; the one that is refused begins it anew."""
+    limit = Machine(4, 0.0, least=1, most=None, patience=120)
+    first, second = Ticket(0.0), Ticket(0.0)
+    for ticket in (first, second):
+        limit.join(ticket, 0.0)
+    assert limit.step(0.0) == [first, second]
+    limit.step(601.0)
+    limit.succeeded(first, 601.0)
+    assert limit.at_once == inf
+    limit.refuse(second, 602.0, 1.0, random.Random(0))
+    assert (limit.at_once, limit.running) == (1.0, 0)

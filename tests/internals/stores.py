@@ -13,6 +13,8 @@ __getattr__ = lazily(
         "redis.known": "Change",
         "redis.url": "without_secrets",
         "redis_state": "circuit",
+        "redis_state.exchange": "Exchange",
+        "redis_state.scripts": "LIMIT LIMITS",
         "rows": "entry_row frame_of mark_rows position_of row_text watermark_of",
         "session_lines": "LONGEST_LINE event_line log_line record_line viber_line",
         "session_record": "on_enter on_exit on_lost on_renamed",

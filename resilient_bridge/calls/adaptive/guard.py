@@ -34,8 +34,9 @@ from ..fallback.ladder import rungs_allowed
 from ..frame import enclosing
 from ..guards import Guard, not_admitted
 from ..retry.coordination import pausing
+from ..waits import AnswerWait
 from .machine import Ticket
-from .state import WATCH, made
+from .state import made
 
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from ..fallback.value import Fallback
     from ..frame import CallFrame
     from ..guards import Wait
+    from ..shared import Question
     from .state import Change, Limit, Limits
     from .value import AdaptiveLimit
 
@@ -101,9 +103,11 @@ class AdaptiveGuard(Guard):
         if not (limits.by_key or self.may_wait) and limits.clock is attempt.world.monotonic:
             limits.flying[attempt] = self
             return None
-        return self._enter(limits.of(attempt.world.monotonic), attempt)
+        limits = limits.of(attempt.world.monotonic)
+        question = limits.ask() if self.may_wait else None
+        return _Asking(self, limits, attempt, question) if question else self.admit(limits, attempt)
 
-    def _enter(self, limits: Limits, attempt: CallFrame) -> Wait | None:
+    def admit(self, limits: Limits, attempt: CallFrame) -> Wait | None:
         """Take a permit, or return the wait for one."""
         now = attempt.world.monotonic()
         limit = _find(limits, self._key(attempt), now) if limits.in_force else None
@@ -360,6 +364,34 @@ def _holds_permit(attempt: CallFrame, limit: Limit) -> bool:
     return False
 
 
+class _Asking(AnswerWait[bool]):
+    """The wait of a first call for what other processes know; then it is let in, or waits again."""
+
+    __slots__ = ("_attempt", "_guard", "_limits")
+
+    def __init__(
+        self, guard: AdaptiveGuard, limits: Limits, attempt: CallFrame, question: Question[bool]
+    ) -> None:
+        super().__init__(question, bool, attempt.remaining)
+        self._guard = guard
+        self._limits = limits
+        self._attempt = attempt
+
+    def block(self) -> None:
+        """Wait in this thread."""
+        super().block()
+        wait = self._guard.admit(self._limits, self._attempt)
+        if wait is not None:
+            wait.block()
+
+    async def suspend(self) -> None:
+        """Wait in this task."""
+        await super().suspend()
+        wait = self._guard.admit(self._limits, self._attempt)
+        if wait is not None:
+            await wait.suspend()
+
+
 class _Turn:
     """The wait of a call for its place."""
 
@@ -430,7 +462,7 @@ class _Turn:
             self._limits.leave(limit, call, now)
             return None
         seconds = inf
-        if call in limit.queue[:WATCH]:
+        if limit.is_watched_by(call):
             seconds = max(at - now, _SHORTEST)
         return seconds if remaining is None else min(seconds, max(remaining, _SHORTEST))
 

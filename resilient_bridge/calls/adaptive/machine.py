@@ -223,7 +223,7 @@ class Machine:
         self._idle_then = self._idle(now)
         if not ticket.has_permit or ticket.began is None:
             return
-        holds_back = self._in_flight >= int(self.at_once)
+        holds_back = self._in_flight + 1 > self.at_once
         is_full = bool(self.queue) or holds_back
         if is_stream:
             self._streams.append((now + self.patience * _OF_A_STREAM, ticket))
@@ -257,6 +257,8 @@ class Machine:
         ticket.refusals += 1
         self.refused += 1
         self.refused_at = now
+        if self.at_once == inf:  # it was forgotten while this call ran
+            self.at_once = max(self.running + 1.0, self.least)
         if ticket.began is not None and ticket.began > self._cut_at:
             self._cut(ticket, now, is_shared=is_shared)
         else:  # of the same round trip: what is left in flight is what the server took
@@ -376,28 +378,42 @@ class Machine:
 
     # ---- shared between processes ---------------------------------------------------------------
 
-    def numbers(self) -> tuple[float, ...]:
-        """Return what was learnt, for another process: all but its calls, and the settings."""
+    def numbers(self, ahead: float = 0.0) -> tuple[float, ...]:
+        """Return what was learnt, for another process: all but its calls, and the settings.
+
+        Times are those of a clock that is so many seconds `ahead`.
+        """
         trial = self._trial
         return (
-            *[float(getattr(self, name)) for name in _LEARNT],
-            nan if self._idle_from is None else self._idle_from,
-            *((nan, 0, 0, 0) if trial is None else trial.numbers()),
-            *self._acks,
+            *[float(getattr(self, name)) + ahead * (name in _TIMES) for name in _LEARNT],
+            nan if self._idle_from is None else self._idle_from + ahead,
+            *((nan, 0, 0, 0) if trial is None else trial.numbers(ahead)),
+            *[ack + ahead for ack in self._acks],
         )
 
-    def take(self, numbers: Sequence[float]) -> None:
-        """Replace what was learnt by the `numbers` of another process."""
-        for (name, kind), number in zip(_LEARNT.items(), numbers, strict=False):
-            setattr(self, name, kind(number))
+    def take(self, numbers: Sequence[float], ahead: float = 0.0) -> None:
+        """Replace what was learnt by the `numbers` of another process, whose clock is `ahead`.
+
+        Raises ValueError or OverflowError if they are not what `numbers` returns.
+        """
+        if len(numbers) < len(_LEARNT) + _OTHERS:
+            raise ValueError(f"{len(numbers)} numbers are no limit")
+        learnt = [
+            kind(number - ahead * (name in _TIMES))
+            for (name, kind), number in zip(_LEARNT.items(), numbers, strict=False)
+        ]
+        if any(map(isnan, learnt)):
+            raise ValueError("a number is missing")
+        for name, value in zip(_LEARNT, learnt, strict=True):
+            setattr(self, name, value)
         self.at_once = min(max(self.at_once, self.least), self.most)
-        idle_from, *trial = numbers[len(_LEARNT) : len(_LEARNT) + 5]
-        self._idle_from = None if isnan(idle_from) else idle_from
+        idle_from, *trial = numbers[len(_LEARNT) : len(_LEARNT) + _OTHERS]
+        self._idle_from = None if isnan(idle_from) else idle_from - ahead
         self._trial = None
         if not isnan(trial[0]):
-            self._trial = _Trial(trial[0], trial[2], trial[3])
+            self._trial = _Trial(trial[0] - ahead, trial[2], trial[3])
             self._trial.calls = int(trial[1])
-        self._acks = list(numbers[len(_LEARNT) + 5 :])
+        self._acks = [ack - ahead for ack in numbers[len(_LEARNT) + _OTHERS :]]
 
     def recount(self, running: int, earlier: int, now: float) -> None:
         """Take these for the calls in flight of all processes."""
@@ -505,16 +521,23 @@ class _Trial:
         self.worth = worth
         self.calls = 0
 
-    def numbers(self) -> tuple[float, ...]:
-        """Return it for another process."""
-        return self.began, self.calls, self.rate, self.worth
+    def numbers(self, ahead: float) -> tuple[float, ...]:
+        """Return it for another process, by a clock that is so many seconds `ahead`."""
+        return self.began + ahead, self.calls, self.rate, self.worth
 
 
+_TIMES: Final = (
+    *("opens_at", "refused_at", "succeeded_at"),
+    *("_starts_at", "_cut_at", "_grew_at", "_grows_from"),
+)
+_OTHERS: Final = 5  # numbers after those of `_LEARNT`: since when nothing moves, and the trial
 _LEARNT: Final[dict[str, type[float | int]]] = {
-    **dict.fromkeys(("at_once", "spacing", "opens_at", "refused_at", "succeeded_at"), float),
-    **dict.fromkeys(("_starts_at", "_cut_at", "_grew_at", "_grows_from"), float),
+    **dict.fromkeys(("at_once", "spacing", *_TIMES), float),
     **dict.fromkeys(("_duration", "_worst", "_idle_sum", "_idle_then"), float),
     **dict.fromkeys(("refused", "_strikes", "_known", "_known_before", "_hits", "_needs"), int),
     **dict.fromkeys(("is_exhausted", "_is_fresh"), bool),
 }
-"""What a limit has learnt, in the order in which other processes read it."""
+"""What a limit has learnt, in the order in which other processes read it.
+
+Another order is another format, of the file (`_MAGIC`) and of Redis (`FORMAT`).
+"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..registry import InUse, Sort
-from ..shared import shares_limits
+from ..shared import RemoteLimitState, shares_limits
 from .state import Limits
 
 
@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     from .value import AdaptiveLimit
 
 
-def _shared(store: SharedLimitState, key: str, settings: AdaptiveLimit) -> Limits:
-    from .shared_limits import SharedLimits  # imported here: most processes share nothing
+def _shared(
+    store: SharedLimitState | RemoteLimitState, key: str, settings: AdaptiveLimit
+) -> Limits:
+    # imported here: most processes share nothing
+    if isinstance(store, RemoteLimitState):
+        from .remote_limits import RemoteLimits
+
+        return RemoteLimits(key, settings, store)
+    from .shared_limits import SharedLimits
 
     return SharedLimits(key, settings, store)
 

@@ -1,9 +1,9 @@
-"""Adaptive limits that several processes share: what was learnt, the places, and who is next.
+"""Adaptive limits that the processes of a machine share: what was learnt, the places, who is next.
 
 Each operation on a limit reads it from the store, changes it as if it were this process's own, and
 writes it back, in one critical section of microseconds. The queue stays in its process; of it the
 others see when the first call arrived, and the earliest of all processes starts first. A process
-that has not written for a second is not waited for.
+that has not written for a second is not waited for. Limits of many machines are in remote_limits.
 
 Rule: no call starts without the store, unless the store is away: then the limit goes on in this
 process alone, from what was learnt last, without the places of the others.
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...failure import config_error
 from ...values.identical import NotComparableError, digest_of
-from ..shared import LimitShare
+from ..shared import PRESENT, LimitShare
 from .machine import FORGOTTEN_AFTER
 from .state import Limit, Limits
 
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
     from contextlib import AbstractContextManager
     from threading import RLock
 
-    from ..shared import LimitLine, LimitView, SharedLimitState
+    from ..shared import LimitLine, SharedLimitState
     from .machine import Ticket
     from .value import AdaptiveLimit
 
@@ -35,120 +35,164 @@ _LOOKS: Final = (0.005, 0.05)
 """Seconds after which a waiting process looks again for a free place: a twentieth of a call's
 duration, between these."""
 _SHUT_LOOKS: Final = 0.25  # the same, while nobody may start
-_PRESENT: Final = 1.0  # seconds after which a process that wrote nothing is not waited for
 
 
 class SharedLimit(Limit):
-    """One limit, with the line to what all processes know of it."""
+    """One limit, with what the other users of it have."""
 
-    __slots__ = ("ahead", "depth", "is_held", "line", "other_earlier", "other_running")
+    __slots__ = ("ahead", "depth", "other_earlier", "other_running")
 
-    def __init__(
-        self, key: Hashable, at_once: float, now: float, settings: AdaptiveLimit, line: LimitLine
-    ) -> None:
+    def __init__(self, key: Hashable, at_once: float, now: float, settings: AdaptiveLimit) -> None:
         super().__init__(key, at_once, now, settings)
-        self.line = line
-        self.depth = 0  # how many blocks of this thread hold it
-        self.is_held = False
+        self.depth = 0  # how many blocks of this thread change it
         self.other_running = self.other_earlier = 0  # calls in flight of the other users
         self.ahead = inf  # when the first waiting call of the others arrived
 
-    # ---- reading and writing --------------------------------------------------------------------
+    def begin(self, now: float) -> None:
+        """Begin to change it."""
 
-    def read(self, now: float) -> bool:
-        """Hold the limit, and take what the others have changed; return whether it was written before."""
-        running, earlier = self.running - self.other_running, self.earlier - self.other_earlier
-        view = self.line.hold(now)
-        self.is_held = view is not None
-        if view is not None:
-            self._see(view, now)
-        elif not self.line.is_up:
-            self.other_running = self.other_earlier = 0
-            self.ahead = inf
-        self.recount(running + self.other_running, earlier + self.other_earlier, now)
-        return view is not None and bool(view.numbers)
+    def end(self, now: float) -> None:
+        """Pass on what was changed."""
 
-    def _see(self, view: LimitView, now: float) -> None:
-        if view.numbers:
-            self.take(view.numbers)
-        self.other_running = sum([other.running for other in view.others])
-        self.other_earlier = sum([other.earlier for other in view.others])
-        waiting = [other.first for other in view.others if now - other.at <= _PRESENT]
-        self.ahead = min(waiting, default=inf)
+    # ---- the others -----------------------------------------------------------------------------
 
-    def write(self, now: float) -> None:
-        """Write what this process has changed, and hold the limit no more."""
-        if self.is_held:
-            self.is_held = False
-            share = LimitShare(
-                running=self.running - self.other_running,
-                earlier=self.earlier - self.other_earlier,
-                first=self.queue[0].arrived if self.queue else inf,
-                at=now,
-            )
-            self.line.write(self.numbers(), share, self.refused_at + FORGOTTEN_AFTER)
+    def see(self, others: Sequence[LimitShare], clock: float, ahead: float = 0.0) -> None:
+        """Take the shares of the others: it is `clock` by theirs, which is so far ahead of ours."""
+        self.other_running = sum([other.running for other in others])
+        self.other_earlier = sum([other.earlier for other in others])
+        waiting = [other.first for other in others if clock - other.at <= PRESENT]
+        self.ahead = min(waiting, default=inf) - ahead
 
-    # ---- what is different ----------------------------------------------------------------------
+    def see_none(self) -> None:
+        """Go on alone."""
+        self.see((), 0.0)
+
+    def share(self, now: float, ahead: float = 0.0) -> LimitShare:
+        """Return what this process has of it, by a clock that is so far ahead."""
+        return LimitShare(
+            running=self.running - self.other_running,
+            earlier=self.earlier - self.other_earlier,
+            first=self.queue[0].arrived + ahead if self.queue else inf,
+            at=now + ahead,
+        )
 
     def earlier_ended(self, now: float) -> None:
         """Count the end of a call of this process that began before there was a limit."""
         if self.earlier > self.other_earlier:
             super().earlier_ended(now)
 
-    def next_at(self, now: float) -> float:
+    def look_at(self, now: float) -> float:
         """Return when to look again: an end in another process wakes nobody here."""
-        if not self.queue:
-            return inf
         least, most = _LOOKS
         look = now + min(most, max(least, self._duration / 20))
         if (opens_at := max(self.opens_at, self._starts_at)) > look:
             look = min(opens_at, now + _SHUT_LOOKS)
-        return look if self._waits_for_others() else min(super().next_at(now), look)
+        return look
+
+    def next_at(self, now: float) -> float:
+        """Return when to look again, at the latest."""
+        if not self.queue:
+            return inf
+        look = self.look_at(now)
+        return look if self._has_to_wait() else min(super().next_at(now), look)
 
     def _may_start(self, now: float) -> bool:
-        return not self._waits_for_others() and super()._may_start(now)
+        return not self._has_to_wait() and super()._may_start(now)
 
-    def _waits_for_others(self) -> bool:
-        """Return whether a call of another process is first, or nobody knows."""
-        return self.queue[0].arrived > self.ahead or not (self.is_held or not self.line.is_up)
+    def _has_to_wait(self) -> bool:
+        """Return whether a call of another process is first, or this one may not start any."""
+        return self.queue[0].arrived > self.ahead
+
+
+class HeldLimit(SharedLimit):
+    """One limit that is read, changed and written in one critical section."""
+
+    __slots__ = ("is_held", "line")
+
+    def __init__(
+        self, key: Hashable, at_once: float, now: float, settings: AdaptiveLimit, line: LimitLine
+    ) -> None:
+        super().__init__(key, at_once, now, settings)
+        self.line = line
+        self.is_held = False
+
+    def begin(self, now: float) -> None:
+        """Hold the limit, and take what the others have changed."""
+        self.read(now)
+
+    def read(self, now: float) -> bool:
+        """Do so, and return whether somebody has written it before."""
+        running, earlier = self.running - self.other_running, self.earlier - self.other_earlier
+        view = self.line.hold(now)
+        self.is_held = view is not None
+        if view is not None:
+            if view.numbers:
+                self.take(view.numbers)
+            self.see(view.others, now)
+        elif not self.line.is_up:
+            self.see_none()
+        self.recount(running + self.other_running, earlier + self.other_earlier, now)
+        return view is not None and bool(view.numbers)
+
+    def end(self, now: float) -> None:
+        """Write what this process has changed, and hold the limit no more."""
+        if self.is_held:
+            self.is_held = False
+            self.line.write(self.numbers(), self.share(now), self.refused_at + FORGOTTEN_AFTER)
+
+    def _has_to_wait(self) -> bool:
+        return super()._has_to_wait() or not (self.is_held or not self.line.is_up)
 
 
 class SharedLimits(Limits):
-    """The limits of one owner, or of one name, that all processes with the same store share."""
+    """The limits of one owner, or of one name, that the processes of a machine share."""
 
     __slots__ = ("store",)
 
-    def __init__(self, key: str, settings: AdaptiveLimit, store: SharedLimitState) -> None:
+    def __init__(self, key: str, settings: AdaptiveLimit, store: Any) -> None:
         super().__init__(key, settings)
         self.store = store
 
     @property
     def in_force(self) -> bool:
         """Whether some call may have to wait, because of a refusal in whatever process."""
-        return super().in_force or (self._is_common and self.store.is_limited(self.clock()))
+        return super().in_force or (self.is_common and self._is_limited())
+
+    def _is_limited(self) -> bool:
+        """Return whether some limit is in force, of whatever name."""
+        store: SharedLimitState = self.store
+        return store.is_limited(self.clock())
 
     @property
-    def _is_common(self) -> bool:
+    def is_common(self) -> bool:
+        """Whether the processes agree on the time by which these limits go."""
         return self.clock is not None and self.store.is_common(self.clock)
 
     def find(self, key: Hashable, now: float) -> Limit | None:
         """Return the limit of a key, None if there is none in any process."""
-        if self._is_common:
+        if self.is_common:
             with self._lock:
-                limit = self.by_key.get(key)
-                if limit is None:
-                    self._adopt(key, now)
-                elif limit.is_unused(now):
-                    with self._held(limit, now):  # another process may have been refused
-                        pass
-            self.store.report()
+                self._meet(key, now)
+            self._report()
         return super().find(key, now)
+
+    def _meet(self, key: Hashable, now: float) -> None:
+        """Learn of a limit that another process began."""
+        limit = self.by_key.get(key)
+        if limit is None:
+            self._adopt(key, now)
+        elif limit.is_unused(now):
+            with self._held(limit, now):  # another process may have been refused
+                pass
 
     def advance(self, limit: Limit, now: float, asking: Ticket | None = None) -> float:
         """Wake the calls whose wait is over; return when to do that again."""
         at = super().advance(limit, now, asking)
-        self.store.report()
+        self._report()
         return at
+
+    def _report(self) -> None:
+        self.store.report()
 
     def _adopt(self, key: Hashable, now: float) -> None:
         """Take over a limit that another process began, with the calls in flight here."""
@@ -157,11 +201,16 @@ class SharedLimits(Limits):
             if limit.is_held:
                 limit.line.release()
             return
-        in_flight = sum(guard._key(frame) == key for frame, guard in list(self.flying.items()))  # noqa: SLF001 -- the guard of the layer
+        self._count_earlier(limit)
+        limit.end(now)
+        self.by_key[key] = limit
+
+    def _count_earlier(self, limit: Limit) -> None:
+        """Count the calls in flight that began when this process knew no limit of their key."""
+        flying: list[Any] = list(self.flying.items())
+        in_flight = sum(guard._key(frame) == limit.key for frame, guard in flying)  # noqa: SLF001 -- the guard of the layer
         if in_flight:
             limit.began_with_calls(in_flight)
-        limit.write(now)
-        self.by_key[key] = limit
 
     def in_use(self, now: float) -> list[Limit]:
         """Return the limits that are not forgotten, as all processes know them."""
@@ -172,26 +221,29 @@ class SharedLimits(Limits):
         return super().in_use(now)
 
     def _twin(self) -> Limits:
-        return SharedLimits(self.key, self.settings, self.store)
+        return type(self)(self.key, self.settings, self.store)
 
     def _new(self, key: Hashable, at_once: float, now: float) -> Limit:
-        if not self._is_common:
+        if not self.is_common:
             return super()._new(key, at_once, now)
+        return HeldLimit(key, at_once, now, self.settings, self.store.limit(self.shared_name(key)))
+
+    def shared_name(self, key: Hashable) -> str:
+        """Return the name of a limit in all processes: a digest. ConfigError for a key without one."""
         try:
-            name = digest_of(self.key, key)
+            return digest_of(self.key, key)
         except NotComparableError as error:
             wanted = "a function that returns a text, a number, or several: all processes have to agree on it"
             raise config_error("AdaptiveLimit.key", wanted, error.got) from None
-        return SharedLimit(key, at_once, now, self.settings, self.store.limit(name))
 
     def _held(self, limit: Limit, now: float) -> AbstractContextManager[object]:
         if isinstance(limit, SharedLimit):
-            return _Held(self._lock, limit, now)
+            return _Changing(self._lock, limit, now)
         return self._lock
 
 
-class _Held:
-    """Holds one limit for this thread, and for this process."""
+class _Changing:
+    """Has one limit for this thread alone, from the outermost `begin` to its `end`."""
 
     __slots__ = ("_limit", "_lock", "_now")
 
@@ -204,10 +256,10 @@ class _Held:
         self._lock.acquire()
         self._limit.depth += 1
         if self._limit.depth == 1:
-            self._limit.read(self._now)
+            self._limit.begin(self._now)
 
     def __exit__(self, *_: object) -> None:
         self._limit.depth -= 1
         if not self._limit.depth:
-            self._limit.write(self._now)
+            self._limit.end(self._now)
         self._lock.release()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from ...failure import Failure
+    from ..shared import Question
     from .value import AdaptiveLimit
 
 
@@ -84,6 +85,10 @@ class Limit(Machine):
         self.count(now, is_accepted=False)
         return True
 
+    def is_watched_by(self, ticket: Ticket) -> bool:
+        """Return whether this waiting call has to watch the time."""
+        return ticket in self.queue[:WATCH]
+
 
 class Limits:
     """The limits of the owner `key`, with the numbers of its `settings`."""
@@ -138,6 +143,10 @@ class Limits:
     def in_force(self) -> bool:
         """Whether some call may have to wait."""
         return bool(self.by_key) or self.settings.start is not None
+
+    def ask(self) -> Question[bool] | None:
+        """Ask whether some limit is in force, if this process does not know."""
+        return None
 
     # ---- calls ----------------------------------------------------------------------------------
 

@@ -1,1 +1,1 @@
-"""Circuits and budgets in Redis, shared between processes."""
+"""Circuits, retry budgets and adaptive limits in Redis, shared between processes."""

@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from importlib import import_module
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from weakref import WeakSet
 
 from ... import events
@@ -27,8 +27,6 @@ from .scripts import CHECK_TTL, FORMAT, Script
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .question import PendingQuestion
-
 Command: TypeAlias = tuple[Script, str, list[str]]  # the script, the name of its key, its arguments
 
 LINGER: Final = 0.01
@@ -42,8 +40,15 @@ _STEADY: Final = 30.0  # seconds of availability after which the waits between r
 _DEADLINE: Final = 5.0  # the longest that closing waits for the thread, in seconds
 
 
+class Answered(Protocol):
+    """Who waits for an answer."""
+
+    def answer(self, answer: None, /) -> None:
+        """Take that there is none."""
+
+
 class Line:
-    """One circuit or budget: lists under the lock of its exchange. It neither waits nor sends."""
+    """One circuit, budget or limit: lists under the lock of its exchange. It neither waits nor sends."""
 
     is_polled = False  # whether it is polled while it is in use
     is_watched = False  # whether it is being polled
@@ -71,9 +76,16 @@ class Line:
     def too_late(self, reply: list[Any]) -> None:
         """Note an answer that no call waited for; with the lock held."""
 
-    def lost(self) -> Sequence[PendingQuestion[Any]]:
-        """Forget what was reported; return the unanswered questions. With the lock held."""
+    def lost(self) -> Sequence[Answered]:
+        """Forget what was reported; return who is to be answered with None. With the lock held."""
         raise NotImplementedError
+
+    def ending(self) -> bool:
+        """Note that the state is closed; return whether there is more to send. With the lock held."""
+        return False
+
+    def ended(self) -> None:
+        """Note that nothing is answered any more; without the lock."""
 
     def begin_anew(self) -> None:
         """Forget what was reported and asked."""
@@ -104,6 +116,8 @@ class Exchange:
         self._retry_at = inf
         self._failures = 0
         self._up_since = -inf
+        self._between = (-inf, inf)  # when the last exchange began, and when it ended
+        self._ahead: float | None = None
 
     # ---- for the lines ------------------------------------------------------------------------------------------
 
@@ -111,6 +125,10 @@ class Exchange:
         """Serve a line. ConfigError: without the package redis, or an unknown option in the url."""
         # Now, when a policy is put around a function: the first call has no time for an import.
         self.connect()
+        self.serve(line)
+
+    def serve(self, line: Line) -> None:
+        """Serve a line of which this is known not to fail."""
         with self.lock:
             self._lines.add(line)
 
@@ -126,6 +144,23 @@ class Exchange:
         if due < self._wakes_at:
             self._wakes_at = due
             self.lock.notify_all()
+
+    def ahead(self, clock: float) -> float:
+        """Return by how much the server's clock is ahead, which said this in the last exchange.
+
+        It was asked between two of our times, so the difference is between two bounds. It stays what
+        it was as long as it fits: it is as steady as the clocks are, however slow an answer was.
+        """
+        began, ended = self._between
+        least, most = clock - ended, clock - began
+        before = (least + most) / 2 if self._ahead is None else self._ahead
+        self._ahead = min(max(before, least), most)
+        return self._ahead
+
+    @property
+    def known_ahead(self) -> float | None:
+        """The same as it was last, None if the server has not said its time yet."""
+        return self._ahead
 
     def late(self) -> None:
         """Count Redis as unavailable: a call has waited in vain, and no other one should."""
@@ -187,7 +222,7 @@ class Exchange:
             with self.lock:
                 for line in lines:
                     if is_trial:
-                        line.used_at = now
+                        line.used_at = max(line.used_at, now)
                         self._due[line] = now + POLL
                     line.is_watched = line in self._due
                 if is_trial and not self.is_closed:
@@ -217,7 +252,9 @@ class Exchange:
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
-        if is_trial and REAL.monotonic() - began > self.timeout:
+        ended = REAL.monotonic()
+        self._between = began, ended
+        if is_trial and ended - began > self.timeout:
             raise TimeoutError(f"an answer after more than {self.timeout:g} s")
         return replies
 
@@ -290,10 +327,16 @@ class Exchange:
     def stop(self) -> None:
         with self.lock:
             self.is_up, self.is_closed = False, True
+            lines = list(self._lines)
+            for line in lines:
+                if line.ending():
+                    self._due[line] = 0.0
             thread = self._thread
             self.lock.notify_all()
         if thread is not None and thread is not threading.current_thread():
             thread.join(_DEADLINE)
+        for line in lines:
+            line.ended()
 
     def begin_anew(self) -> None:
         """Start over in a forked child: the thread and the connection are the parent's."""

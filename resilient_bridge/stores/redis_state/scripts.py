@@ -1,6 +1,6 @@
-"""The Lua scripts of a RedisState, one for circuits, one for retry budgets; each call is atomic.
+"""The Lua scripts of a RedisState, for circuits, retry budgets and limits; each call is atomic.
 
-Rule: only these scripts write circuits and budgets. They use the server's clock, and get all
+Rule: only these scripts write what is shared. They use the server's clock, and get all
 settings with the call; if those of two processes differ, the last call counts. A circuit or budget
 is one key that expires when it is not used; without its key a circuit is closed and a budget is
 full. The semantics are those of the circuits and budgets of one process (`calls`), and the same
@@ -232,4 +232,67 @@ while granted < wanted and spent + granted + 1 <= ratio * earning + floor + 1e-9
 if granted > 0 then redis.call('HINCRBY', key, 's' .. string.format('%.0f', now), granted) end
 redis.call('PEXPIRE', key, ttl)
 return {granted, earning, spent + granted}
+""")
+
+# ARGV: the user, the version that it knows, numbers to write if that is still the version (empty:
+# none), ttl in ms, lease of a user in us, and what the user has: three numbers, 0 for nothing, or
+# - to leave it as it is.
+# Numbers are never read here. A user that has not asked for its lease has nothing any more. A version
+# is the time at which it was written, so that those of a limit that was lost do not come again.
+LIMIT: Final = Script("""
+local key, me, known, numbers = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local ttl, lease, mine = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local function whole(number) return string.format('%.0f', number) end
+
+local found = redis.call('HGETALL', key)
+local version, written, others, before = '', '', {}, nil
+for i = 1, #found, 2 do
+  local name, value = found[i], found[i + 1]
+  if name == 'version' then version = value
+  elseif name == 'numbers' then written = value
+  elseif name == me then before = value
+  elseif (tonumber(string.match(value, '^%d+')) or 0) + lease < now then redis.call('HDEL', key, name)
+  else others[#others + 1] = value end
+end
+if (tonumber(version) or 0) > now + 10000000 then  -- the clock was set back
+  redis.call('DEL', key)
+  version, written, others, before = '', '', {}, nil
+end
+
+local is_proposal, is_written = numbers ~= '', 0
+if is_proposal and ttl > 0 and (version == '' or version == known) then
+  is_written = 1
+  version = whole(math.max(now, (tonumber(version) or 0) + 1))
+  known = version
+  redis.call('HSET', key, 'version', version)
+  redis.call('HSET', key, 'numbers', numbers)
+  redis.call('PEXPIRE', key, ttl)
+end
+if is_proposal and is_written == 0 then  -- it will be made again, with what the user has by then
+  mine = before and string.gsub(before, '^%d+ ', '') or '-'
+end
+if mine == '0' then redis.call('HDEL', key, me)
+elseif mine ~= '-' and version ~= '' then redis.call('HSET', key, me, whole(now) .. ' ' .. mine) end
+return {is_written, version, whole(now), version == known and '' or written, others}
+""")
+
+# ARGV: the limits that are in force in one process: name and ttl in ms.
+# A limit beyond the last 512 is not listed: processes that do not know it yet do not learn of it.
+LIMITS: Final = Script("""
+local key = KEYS[1]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
+redis.call('ZREMRANGEBYSCORE', key, now + 3600000, '+inf')
+for i = 1, #ARGV, 2 do
+  local ends = now + ARGV[i + 1]
+  local before = redis.call('ZSCORE', key, ARGV[i])
+  if not before or tonumber(before) < ends - 1000 then redis.call('ZADD', key, ends, ARGV[i]) end
+end
+redis.call('ZREMRANGEBYRANK', key, 0, -513)
+local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+if last[2] then redis.call('PEXPIREAT', key, last[2]) end
+return redis.call('ZRANGE', key, 0, -1)
 """)

@@ -1,4 +1,4 @@
-"""Circuits and retry budgets shared through one Redis: `Policy(..., state=RedisState(url))`.
+"""Circuits, retry budgets and limits shared through one Redis: `Policy(..., state=RedisState(url))`.
 
 Rule: no call waits for Redis longer than `timeout`, and none fails because of it. While Redis is
 unavailable every process decides alone, from what it learned last.
@@ -13,10 +13,12 @@ from weakref import finalize
 import attrs
 
 from ...values.fields import Value, as_seconds, called, refuse, short_seconds
+from ...world import REAL
 from ..redis.url import check_url, public_url
 from .budget import RedisBudget
 from .circuit import RedisCircuit
 from .exchange import Exchange
+from .limit import RedisLimits
 
 
 if TYPE_CHECKING:
@@ -38,13 +40,14 @@ def _check_prefix(_: object, __: attrs.Attribute[Any], prefix: object) -> None:
 
 @attrs.frozen(repr=False, eq=False)
 class RedisState(Value):
-    """Circuits and retry budgets shared by all processes with the same `url`, `prefix` and keys.
+    """Circuits, retry budgets and adaptive limits of all processes with this `url`, `prefix` and keys.
 
         state = rb.stores.RedisState("redis://localhost:6379")
         policy = rb.Policy(rb.Breaker(key="search"), state=state)
 
-    A call waits for Redis at most `timeout` seconds, and rarely at all: a closed circuit costs no
-    round trip. While Redis is unavailable, too slow or full, each process decides alone
+    A call waits for Redis at most `timeout` seconds, and rarely at all: a closed circuit and a call
+    without a limit cost no round trip. Under an adaptive limit a call asks for its place, and times
+    are those of Redis' clock; a process that dies gives its places back after 10 s. While Redis is unavailable, too slow or full, each process decides alone
     (`StoreChanged`). Redis is tried again after `retry_after` seconds, then after twice as long each
     time, up to 30 s; once it answers, its state counts again (`StoreChanged`).
 
@@ -62,6 +65,7 @@ class RedisState(Value):
         default=1.0, converter=as_seconds, validator=short_seconds, kw_only=True
     )
     _exchange: Exchange = attrs.field(eq=False, init=False)
+    _limits: RedisLimits = attrs.field(eq=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Nothing is connected before the first call."""
@@ -69,6 +73,7 @@ class RedisState(Value):
             self.url, self.prefix, timeout=self.timeout, retry_after=self.retry_after
         )
         object.__setattr__(self, "_exchange", exchange)
+        object.__setattr__(self, "_limits", RedisLimits(exchange))
         finalize(self, exchange.stop)  # also at the end of the program: what is waiting is sent
 
     def circuit(
@@ -84,6 +89,17 @@ class RedisState(Value):
         line = RedisBudget(self._exchange, key, rules)
         self._exchange.add(line)
         return line
+
+    def limits(self) -> RedisLimits:
+        """Return the adaptive limits in this Redis. ConfigError without the package redis."""
+        if not self._limits.is_served:
+            self._exchange.add(self._limits)
+            self._limits.is_served = True
+        return self._limits
+
+    def is_common(self, clock: object, /) -> bool:
+        """Return whether this is the clock of this machine, and not that of a test."""
+        return clock is REAL.monotonic
 
     def close(self) -> None:
         """Send what is waiting, and end thread and connection; then this process decides alone."""
@@ -111,4 +127,4 @@ class RedisState(Value):
 
     def __repr__(self) -> str:
         """Return the constructor's call, without user, password and options of the url."""
-        return called(self, repr(public_url(self.url)), url="", _exchange="")
+        return called(self, repr(public_url(self.url)), url="", _exchange="", _limits="")
