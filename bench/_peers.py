@@ -62,9 +62,9 @@ def our_retry(error=ConnectionError, attempts=3):
     return rb.Retry(attempts=attempts, on=error, backoff=rb.Backoff.constant(0), budget=budget)
 
 
-def our_breaker(failures=5, open_for=30.0, slow_after=None):
+def our_breaker(failures=5, open_for=30.0, slow_after=None, key=None):
     """Return a circuit of failures in a row."""
-    return rb.Breaker.consecutive(failures, open_for=open_for, slow_after=slow_after)
+    return rb.Breaker.consecutive(failures, open_for=open_for, slow_after=slow_after, key=key)
 
 
 def ours_guarded():

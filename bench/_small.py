@@ -18,7 +18,11 @@ HERE = Path(__file__).parent
 OURS = "resilient-bridge"  # other relays would have to be installed
 OUR_EFFECTS = ["loop_after", "effects", "effects_verify", "phases"]  # DBOS would have to be, too
 ARGUMENTS = {  # of the comparison the rows that take seconds
-    "comparison": ["--quick", "--rows", "first_wait,effects,again,success,repeat,hedge,share"],
+    "comparison": [
+        "--quick",
+        "--rows",
+        "first_wait,effects,again,success,repeat,hedge,share,hosts",
+    ],
     "effects": ["1", *OUR_EFFECTS],
     "lines": ["--small"],
     "mcp_latency": ["1", OURS],

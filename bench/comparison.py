@@ -1,4 +1,4 @@
-"""What other libraries do beside this one: one table of at most eleven rows, each measured in one run.
+"""What other libraries do beside this one: one table of at most twelve rows, each measured in one run.
 
     python bench/comparison.py [--rows NAME,...] [--quick] [--json | --page]
 
@@ -28,8 +28,9 @@ import _comparison_mcp as mcp
 import _comparison_page as earlier
 import _mcp_relays
 import hedging
+import nopanic
 from _measure import interleave, per_call
-from _peers import ASYNC_RETRIES, ASYNC_STACKS, our_retry, ours_full
+from _peers import ASYNC_CIRCUITS, ASYNC_RETRIES, ASYNC_STACKS, our_breaker, our_retry, ours_full
 from call_cost import flaky, target
 
 import resilient_bridge as rb
@@ -158,6 +159,46 @@ def share(size: Size) -> dict[str, Found]:
     return _in_virtual_time("share", size.callers)
 
 
+HOSTS = 10
+
+
+async def _not_fetched(decorate: Callable[[Any], Any], down: int, pages: int) -> int:
+    """How many pages of nine hosts a crawler does not get, if the function that fetches them has one circuit."""
+
+    @decorate
+    async def fetch(host: int) -> int:
+        if host == down:
+            raise ConnectionError
+        return host
+
+    lost = 0
+    for host in range(HOSTS):
+        for _ in range(pages):
+            try:
+                await fetch(host)
+            except Exception:  # noqa: BLE001 -- each library rejects with an error of its own
+                lost += host != down
+    return lost
+
+
+def hosts(size: Size) -> dict[str, Found]:
+    """The row of a host that is down beside others."""
+    pages = min(size.orders, 10)
+    circuits: dict[str, Callable[[], Any]] = {
+        OURS: lambda: rb.Policy(our_breaker(key=lambda host: host)),
+        "tenacity": lambda: ASYNC_CIRCUITS["circuitbreaker"](5, 30),
+        "stamina": lambda: ASYNC_CIRCUITS["circuitbreaker"](5, 30),
+        "nopanic": lambda: nopanic.circuit_breaker(min_calls=5),
+        "hyx": lambda: ASYNC_CIRCUITS["hyx"](5, 30),
+    }
+    of = pages * (HOSTS - 1) * HOSTS
+    found: Found = {}
+    for name, made in circuits.items():
+        lost = (asyncio.run(_not_fetched(made(), down, pages)) for down in range(HOSTS))
+        found[name] = {"lost": sum(lost), "of": of}
+    return {"hosts": found}
+
+
 def cuts(size: Size) -> dict[str, Found]:
     """The row of the messages lost in cuts."""
     return {"cuts": asyncio.run(links.cuts(size.cuts))}
@@ -208,6 +249,11 @@ def _lost(found: Found, name: str) -> Cell:
         silent = of["lost"] - min(of["reported"], of["lost"])
         text += f", {silent:,} silently" if silent else ", reported"
     return (Part(text, of["lost"]),)
+
+
+def _lost_beside(found: Found, name: str) -> Cell:
+    of = found[name]
+    return (Part(f"{of['lost']} of {of['of']}", of["lost"]),)
 
 
 def _lost_to_quota(found: Found, name: str) -> Cell:
@@ -319,6 +365,14 @@ ROWS = {
         "A hundred tasks make the same call together, which takes a second; then the same, but the task that came first is cancelled after half a second. The "
         "others get their answer in every case. Ours is `Share(key=…)`, nopanic's `cache(ttl=60)`; the others share nothing. Virtual time.",
     ),
+    "hosts": Row(
+        "pages of nine hosts that a crawler does not get because a tenth is down",
+        hosts,
+        _lost_beside,
+        "One async function fetches ten pages of each of ten hosts, one host after the other, and one host refuses each connection: each of the ten in turn, in ten runs. A "
+        "circuit of five failures (nopanic: half of the calls of 30 s, five at the least) is open for 30 s. Ours is `Breaker.consecutive(5, key=lambda host: host)`, one circuit for each "
+        "host; those of the others belong to the function. tenacity and stamina take `circuitbreaker`. With a function for each host that you make by hand it is 0 for all of them.",
+    ),
     "retry_after": Row(
         "obeys Retry-After by default",
         waits,
@@ -335,6 +389,7 @@ MEASURES = (
     again,
     hedges,
     share,
+    hosts,
     cuts,
     tool_calls,
 )  # the costs first, while nothing else runs

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.requirements import REQUIREMENTS
 
 
@@ -244,11 +246,11 @@ def test_x06_benchmarks_import_nothing_of_the_tests():
 
 
 def test_the_comparison_has_the_rows_that_are_measured():
-    """At most eleven, in the order of the script: a row that was renamed or added is measured again before it is shown."""
+    """At most twelve, in the order of the script: a row that was renamed or added is measured again before it is shown."""
     measured = re.findall(r'\bRow\(\s*"([^"]+)"', _text(ROOT / "bench/comparison.py"))
     table = _text(ROOT / "docs/reference/comparison.md").partition("|---")[2].partition("\n\n")[0]
     assert re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) == measured
-    assert 0 < len(measured) <= 11
+    assert 0 < len(measured) <= 12
 
 
 def test_importing_the_package_loads_nothing_else():
@@ -274,10 +276,27 @@ def test_the_bridge_client_loads_no_http_stack():
     )
 
 
-def test_p9_what_reads_failures_and_mistakes_is_loaded_by_the_first_one():
+DECORATED = """import resilient_bridge as rb
+@rb.Policy(rb.Retry(), rb.Breaker(), rb.Timeout(3))(idempotent=True)
+async def call(): return {}
+import asyncio; asyncio.run(call())
+"""
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "from resilient_bridge import BridgeClient; BridgeClient('wss://bridge.example/ws')",
+        DECORATED,
+    ],
+    ids=["client", "function"],
+)
+def test_p9_what_reads_failures_and_mistakes_is_loaded_by_the_first_one(first):
     """The patterns for the bodies of providers alone would double the time to the first BridgeClient."""
-    first = "from resilient_bridge import BridgeClient; BridgeClient('wss://bridge.example/ws')"
     late = (
+        "calls.adaptive.machine",
+        "calls.hedge.race",
+        "calls.share.flight",
         "failure.closes",
         "failure.contents",
         "failure.dispatch",

@@ -16,16 +16,16 @@ from bench import journeys, workflow_phases
 CEILINGS = {
     "success, an int": (1, 1),
     "success, a dict": (1, 1),
-    "fails once, retry alone": (44, 12),
-    "fails once, with circuit and timeout": (65, 16),
-    "wrapped SDK, 429 then 200": (136, 23),
-    "HTTPTransport, 503 then 200": (96, 22),
+    "fails once, retry alone": (43, 9),
+    "fails once, with circuit and timeout": (63, 12),
+    "wrapped SDK, 429 then 200": (130, 17),
+    "HTTPTransport, 503 then 200": (96, 17),
     "send to ack": (112, 28),
     "socket to async for": (45, 14),
     "tools/call through the sidecar": (210, 20),
     "tools/call through the sidecar, HTTP": (264, 26),
-    "toolbox.call": (68, 18),
-    "a workflow phase with one call": (713, 49),
+    "toolbox.call": (68, 17),
+    "a workflow phase with one call": (713, 47),
 }
 SPARE = 1.05
 

@@ -34,7 +34,6 @@ from ..failure import (
     number_in,
     record_of,
 )
-from ..failure.lookup import raw_failure
 from ..failure.what import Named, is_tenacity, matches, matches_safely, names_class
 from ..values.backoff import Backoff
 from ..values.rule import most_specific
@@ -42,7 +41,7 @@ from ..values.rule import most_specific
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Protocol
 
     from ..failure import Failure, Record, Stopped
@@ -114,9 +113,21 @@ def failure_in(attempt: Attempted, error: BaseException) -> Failure | None:
     seen = attempt.seen
     if seen is not None and seen[0] is error:
         return seen[1]
-    failure = raw_failure(error)
+    failure = _read(error)
     attempt.seen = (error, failure)
     return failure
+
+
+def _first_read(error: BaseException) -> Failure | None:
+    """Load what reads errors, then read with it: most functions are decorated long before one fails."""
+    global _read  # noqa: PLW0603 -- as in failure.classifier
+    from ..failure.lookup import raw_failure
+
+    _read = raw_failure
+    return raw_failure(error)
+
+
+_read: Callable[[BaseException], Failure | None] = _first_read
 
 
 def proven(

@@ -44,6 +44,8 @@ class Guard:
     """Whether `enter` may return a wait: then there is no short path."""
     gives_back: ClassVar[bool] = True
     """Whether `leave` does anything."""
+    is_adaptive: ClassVar[bool] = False
+    """Whether it handles the server's refusals: that of an AdaptiveLimit."""
     asks_circuit: ClassVar[bool] = False
     """Whether it asks the circuit of the operation."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from ..values.fields import refuse
-from .adaptive.guard import AdaptiveGuard
 from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .breaker.guard import BreakerGuard
@@ -50,6 +49,12 @@ class Compiled(NamedTuple):
     is_limit_shared: bool = False
 
 
+def _adaptive(layer: AdaptiveLimit, compiled: Compiled) -> Guard:
+    from .adaptive.guard import AdaptiveGuard  # 2,000 lines that no other policy needs
+
+    return AdaptiveGuard(layer, compiled.is_limit_shared)
+
+
 def _breaker(layer: Breaker, compiled: Compiled) -> Guard:
     if compiled.is_shared:
         # imported here: most processes share nothing
@@ -68,7 +73,7 @@ def _deadline(layer: Deadline, compiled: Compiled) -> Guard:
 
 
 GUARDS: Final[dict[type[Layer], Callable[[Any, Compiled], Guard]]] = {
-    AdaptiveLimit: lambda layer, compiled: AdaptiveGuard(layer, compiled.is_limit_shared),
+    AdaptiveLimit: _adaptive,
     Bulkhead: lambda layer, _: BulkheadGuard(layer),
     RateLimit: lambda layer, _: RateGuard(layer),
     Breaker: _breaker,

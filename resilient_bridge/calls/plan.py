@@ -14,8 +14,6 @@ from ..failure import BridgeError
 from ..failure.classifier import RESULTS
 from ..failure.what import Named
 from ..values.fields import refuse
-from .adaptive.guard import AdaptiveGuard
-from .adaptive.owners import limits_of
 from .adaptive.value import AdaptiveLimit
 from .breaker.circuit import CIRCUITS
 from .conditions import check_conditions, conditions
@@ -40,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from ..failure.classifier import Reading
+    from .adaptive.guard import AdaptiveGuard
+    from .adaptive.state import Limits
     from .breaker.state import CircuitState
     from .frame import CallFrame, Form, Proofs
     from .guards import Guard
@@ -161,9 +161,8 @@ class Plan:
         before, around, inner = self._cut(policy, name)
         self.before, self.around = tuple(reversed(before)), tuple(reversed(around))
         self.guards: tuple[Guard, ...] = tuple(inner)
-        self.limit: AdaptiveGuard | None = next(
-            (guard for guard in inner if isinstance(guard, AdaptiveGuard)), None
-        )
+        limit: Any = next((guard for guard in inner if guard.is_adaptive), None)
+        self.limit: AdaptiveGuard | None = limit
         exits = reversed(self.guards)
         if form.endswith("block"):  # every layer is entered for each block
             exits = iter((*exits, *self.around, *self.before))
@@ -350,10 +349,14 @@ class Operation:
         self.used: Mapping[Sort[Any, Any], Any] = used or _NONE
         # The circuit that a first attempt asks before anything else.
         self.in_front = self.circuit if plan.asks_in_front else None
-        limit = only(policy.layers, AdaptiveLimit)
-        self.limits = None if limit is None else limits_of(states.owner, limit, policy.state)
+        self.limits: Limits | None = None
         # The key of the limit of every call, where a key function says it.
-        self.limit_key = None if limit is None else states.key_of(limit)
+        self.limit_key: tuple[Any, ...] | None = None
+        if (limit := only(policy.layers, AdaptiveLimit)) is not None:
+            from .adaptive.owners import limits_of  # as its guard, in `layers`
+
+            self.limits = limits_of(states.owner, limit, policy.state)
+            self.limit_key = states.key_of(limit)
         self.pause = NO_PAUSE if plan.retry is None else pause_of(states)
         states.current = self.circuit
         # The name in events: of its circuit, or of the owner of its state.

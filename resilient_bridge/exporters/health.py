@@ -90,6 +90,7 @@ class HealthApp:
                     "running": one.running,
                     "waiting": one.waiting,
                     "refused": one.refused,
+                    "throttled": one.throttled,
                 }
                 for name, one in list(adaptive_limits().items())[:_MOST]
             ],

@@ -500,6 +500,7 @@ OWN_EXAMPLES: Final[Mapping[str, str]] = {
     "AdaptiveLimit.start": "8",
     "AdaptiveLimit.most": "64",
     "AdaptiveLimit.least": "1",
+    "AdaptiveLimit.throttle": "2",
     "AdaptiveLimit.key": '"our quota"',
     "Hedge.after": "2",
     "Hedge.budget": "0.05",

@@ -49,7 +49,7 @@ def rows_of(store):
 @pytest.mark.requirement("X14")
 @pytest.mark.parametrize(("most", "latency"), [(2, 0.02), (4, 0.0005), (4, 0.02), (8, 0.0005)])
 def test_four_processes_together_are_refused_hardly_more_than_one(most, latency):
-    """16 agents of five calls each: in one process, and four in each of four."""
+    """16 agents of five calls each: in one process, and four in each of four, which find the number 5 s later."""
     alone, together = Server(most), Server(most)
     (single,) = functions(stores(1), alone)
     results, seconds = run(lambda: agents(single, 16, 5))
@@ -62,7 +62,7 @@ def test_four_processes_together_are_refused_hardly_more_than_one(most, latency)
     found, whole = run(main)
     assert {each for results in found for each in results} == {"answer"}
     assert together.refused <= 1.3 * alone.refused
-    assert whole <= 1.3 * seconds
+    assert whole <= 1.2 * seconds + 5
 
 
 def test_the_earliest_call_of_all_processes_starts_first():

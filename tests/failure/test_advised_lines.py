@@ -25,12 +25,17 @@ def function(*args: object, **kwargs: object) -> None:
     """Stand for a function of the reader's."""
 
 
+async def async_function(*args: object, **kwargs: object) -> None:
+    """Stand for an async one."""
+
+
 READERS_OWN: dict[str, object] = {
     "ssl": ssl, "httpx": httpx, "token": "t0ken", "fingerprint": f"sha256:{'ab' * 32}", "dialect": rb.dialects.mattermost,
     **dict.fromkeys(
         ("fetch", "is_well", "hello", "ask_again", "reload", "cached_answer", "refresh_token"),
         function,
     ),
+    "read_elsewhere": async_function,
 }  # fmt: skip
 """The names in advised lines that only the reader can define."""
 

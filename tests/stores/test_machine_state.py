@@ -166,7 +166,7 @@ def away(path, now=0.0):
 
 
 @pytest.mark.parametrize(
-    "content", [b"SQLite format 3\0", b"x", b"resilient_bridge limits 2\n" + b"\0" * 100]
+    "content", [b"SQLite format 3\0", b"x", b"resilient_bridge limits 1\n" + b"\0" * 100]
 )
 def test_a_file_of_another_program_or_version_is_never_written_to(path, content):
     path.write_bytes(content)

@@ -91,6 +91,8 @@ class AdaptiveGuard(Guard):
 
     __slots__ = ("layer", "may_wait")
 
+    is_adaptive = True
+
     def __init__(self, layer: AdaptiveLimit, is_shared: bool = False) -> None:
         self.layer = layer
         # The short path is not taken while a limit is in force, of which another process may know.
@@ -120,7 +122,8 @@ class AdaptiveGuard(Guard):
         call: Call | None = first.ticket
         if call is None or call.limit is not limit:
             call = Call(now, limit)
-        if limits.enter(limit, call, now):
+        is_throttled = limits.throttles(limit, call, now, attempt.world.rng)
+        if is_throttled or limits.enter(limit, call, now):
             self.settle(limits, attempt, call, now)
             return None
         return _Turn(self, limits, attempt, call)
@@ -247,6 +250,9 @@ class AdaptiveGuard(Guard):
             text = f"{name} refuses every call: another one is trying"
         elif call.ended == "impatient":
             text = f"{name} has refused every call, and nothing moved for {limit.patience:g} s"
+        elif call.ended == "throttled":
+            counted, most = limit.counted, limits.settings.throttle
+            text = f"{name} accepted {counted.seen - counted.failed} of {counted.seen} requests in two minutes, so this one was not sent (throttle={most:g})"
         else:
             text = f"{name} is limited: no place before the deadline"
         details: dict[str, Any] = {"adaptive_limit": name}

@@ -3,9 +3,13 @@
 Two numbers are learnt. `at_once` is how many calls may run: halved by a refusal, at most once per
 round trip (only calls that began after the last cut count), and grown by one per round trip of
 successes, or after two seconds without a refusal while somebody waits, because calls of minutes
-would never grow it. `spacing` is the seconds between two starts: a server that takes one call a
-second refuses the second of two that start together, however few run. It is tried where halving
-cannot help any more, kept if it brings more calls through, and off otherwise.
+would never grow it. It returns at once to as many as ran beside the last refused call and were not
+refused, and where that is what ran beside the one before, too, it goes past them at half the pace:
+there is the server's limit, and each attempt to find a higher one costs a refusal.
+
+`spacing` is the seconds between two starts: a server that takes one call a second refuses the
+second of two that start together, however few run. It is tried where halving cannot help any more,
+or where the number cannot be the cause, kept if it brings more calls through, and off otherwise.
 
 Waiting calls are in one queue, in the order in which they came. A refused call keeps its number, so
 it is at the front again, and while it waits for its Retry-After or for a growing pause the door is
@@ -43,11 +47,12 @@ _HINT_SPREAD: Final = 0.1  # of a Retry-After: calls of other processes got the 
 LONGEST_HINT: Final = 60.0
 """Of a header of a success that shuts the door: one that says more is not believed."""
 _GROWS_EVERY: Final = 2.0  # without a refusal, while somebody waits
+_PROBING: Final = 0.5  # times the pace of growth, past a number at which refusals came twice
 _FIRST_STEPS: Final = 0.8  # times the spacing, per success, until the first refusal
 _STEPS: Final = 0.995  # times the spacing, per success
-_LONG_STEPS: Final = 0.95  # the same, once nothing was refused for `_CALM`
+_LONG_STEPS: Final = 0.98  # the same, once nothing was refused for `_CALM`
 _CALM: Final = 20.0
-_BACK: Final = 1.2  # times the spacing, per refusal
+_BACK: Final = 1.1  # times the spacing, per refusal
 _FAR_BACK: Final = 1.5  # the same, for a refusal after a refusal
 _FEW: Final = 2  # calls at once from which halving cannot help
 _TRIAL: Final = 12  # successes by which the spacing is judged
@@ -60,14 +65,15 @@ _OF_A_STREAM: Final = 0.25  # of the patience: for so long an open stream keeps 
 _TINY: Final = 16  # a spacing below this part of a call's duration is none
 _ROUNDING: Final = 1e-9
 
-Ended: TypeAlias = Literal["", "admitted", "exhausted", "impatient"]
+Ended: TypeAlias = Literal["", "admitted", "exhausted", "impatient", "throttled"]
 
 
 class Ticket:
     """A call at the door of a limit, from its first attempt to its last."""
 
     __slots__ = (
-        "arrived", "began", "beside", "ended", "has_permit", "idle", "number", "refusals", "wake",
+        "after", "arrived", "began", "beside", "ended", "has_permit", "idle", "number", "refusals",
+        "wake",
     )  # fmt: skip
 
     _numbers = count()
@@ -77,6 +83,7 @@ class Ticket:
         self.number = next(self._numbers)
         self.began: float | None = None  # when its attempt started; None: it was never sent
         self.beside = 0  # how many ran when it started, itself included
+        self.after = inf  # how long after the start before it
         self.has_permit = False
         self.refusals = 0
         self.ended: Ended = ""  # what became of its wait
@@ -102,6 +109,7 @@ class Machine:
         "_idle_then",
         "_is_fresh",
         "_known",
+        "_known_before",
         "_needs",
         "_starts_at",
         "_streams",
@@ -146,6 +154,7 @@ class Machine:
         self._strikes = 0  # cuts since the last success
         self._grows_from = -inf  # it makes room for another limit until then
         self._known = 0  # as many ran beside a call that was refused, and were not
+        self._known_before = 0  # the same, of the last cut but one
         self._duration = 0.0  # of a call that succeeds, smoothed
         self._acks: list[float] = []  # when the last ones succeeded
         self._hits = 0  # refusals that halving could not help
@@ -196,8 +205,12 @@ class Machine:
             self.earlier -= 1
             self._rest(now)
 
+    @property
+    def _in_flight(self) -> int:
+        return self.running + self.earlier
+
     def _rest(self, now: float) -> None:
-        if self.running == self.earlier == 0:
+        if self.is_idle:
             self._idle_from = now
 
     def succeeded(self, ticket: Ticket, now: float, *, is_stream: bool = False) -> None:
@@ -210,7 +223,8 @@ class Machine:
         self._idle_then = self._idle(now)
         if not ticket.has_permit or ticket.began is None:
             return
-        is_full = bool(self.queue) or self.running + 1 > self.at_once
+        holds_back = self._in_flight + 1 > self.at_once
+        is_full = bool(self.queue) or holds_back
         if is_stream:
             self._streams.append((now + self.patience * _OF_A_STREAM, ticket))
         else:
@@ -219,7 +233,10 @@ class Machine:
         self._duration += (duration - self._duration) * (0.2 if self._duration else 1.0)
         self._acks = [*self._acks[1 - _TRIAL :], now]
         if is_full:
-            self._grow(1.0 if self.at_once + 1 <= self._known else 1 / self.at_once, now)
+            to_known = min(1.0, self._known - self.at_once)
+            by = max(to_known, self._pace() / self.at_once)
+            # a spacing on trial is to limit: with too few at once it could not show its worth
+            self._grow(1.0 if self._trial is not None and holds_back else by, now)
         if self.spacing:
             self._space_less(now)
 
@@ -243,7 +260,9 @@ class Machine:
         if self.at_once == inf:  # it was forgotten while this call ran
             self.at_once = max(self.running + 1.0, self.least)
         if ticket.began is not None and ticket.began > self._cut_at:
-            self._cut(ticket.beside, now, is_shared=is_shared)
+            self._cut(ticket, now, is_shared=is_shared)
+        else:  # of the same round trip: what is left in flight is what the server took
+            self._known = min(self._known, self._in_flight)
         if retry_after is not None and retry_after > 0:
             pause = retry_after * (1 + _HINT_SPREAD * rng.random())
         else:
@@ -270,7 +289,7 @@ class Machine:
         """Run fewer at once for a while, because another limit of the same credential is starved."""
         self.at_once = max(min(self.at_once, self.running + 1) / 2, self.least)
         self._cut_at = now
-        self._known = 0
+        self._known = self._known_before = 0
         self._grows_from = now + max(_GROWS_EVERY, 2 * self._duration)
 
     def heard(self, wait: float, now: float) -> None:
@@ -329,11 +348,11 @@ class Machine:
         return self._idle_sum + (0.0 if self._idle_from is None else now - self._idle_from)
 
     def _has_room(self) -> bool:
-        return self.running + 1 <= self.at_once + _ROUNDING
+        return self._in_flight + 1 <= self.at_once + _ROUNDING
 
     def _grows_at(self) -> float:
         # while the door is shut, no refusal means nothing
-        return max(self.refused_at, self._grew_at, self.opens_at) + _GROWS_EVERY
+        return max(self.refused_at, self._grew_at, self.opens_at) + _GROWS_EVERY / self._pace()
 
     def _may_start(self, now: float) -> bool:
         now += _ROUNDING
@@ -347,6 +366,7 @@ class Machine:
         self._idle_sum, self._idle_from = self._idle(now), None
         self.running += 1
         ticket.has_permit, ticket.began, ticket.beside = True, now, self.running
+        ticket.after = now - (self._starts_at - self.spacing)
         self._starts_at = now + self.spacing
         over += self._ended([ticket], "admitted")
 
@@ -410,11 +430,21 @@ class Machine:
             self.at_once = min(self.at_once + by, self.most)
         self._grew_at = now
 
-    def _cut(self, beside: int, now: float, *, is_shared: bool) -> None:
+    def _pace(self) -> float:
+        """Return how fast the number grows: 1, or less where it is about to pass the server's limit.
+
+        With one call at once a slower pace would only delay the trial of a spacing.
+        """
+        is_limit = self._known > 1 and abs(self._known - self._known_before) <= 1
+        return _PROBING if is_limit and self._known <= self.at_once < self._known + 1 else 1.0
+
+    def _cut(self, ticket: Ticket, now: float, *, is_shared: bool) -> None:
         """Lower one of the numbers: the spacing while there is one, else how many run at once."""
         self._judge(now)
         if self.spacing:
-            factor = _FAR_BACK if self._strikes else _BACK
+            # the first refusal returns it to the last one that was not refused
+            back = 1 / _FIRST_STEPS if self._is_fresh else _BACK
+            factor = _FAR_BACK if self._strikes else back
             self.spacing = min(self._worst, self.spacing * factor)
             if self._is_fresh and self._trial is not None:  # only now it is what it will be
                 self._trial = _Trial(now, self._trial.rate, self._trial.worth)
@@ -422,26 +452,37 @@ class Machine:
         else:
             if self.at_once > _FEW + 1:
                 self._acks = []
-            self._known = 0 if is_shared else beside - 1
+            self._known_before = self._known
+            self._known = 0 if is_shared else self._in_flight
             self.at_once = max(self.at_once / 2, self.least)
-            if beside <= _FEW and not is_shared:
-                self._try_spacing(beside, now)
+            if not is_shared:
+                self._try_spacing(ticket, now)
         self._cut_at = now
         self._strikes += 1
 
-    def _try_spacing(self, beside: int, now: float) -> None:
-        """Begin to space the starts, where fewer at once than one is what halving would need."""
-        if not self._duration or len(self._acks) < _KNOWN:
+    def _try_spacing(self, ticket: Ticket, now: float) -> None:
+        """Begin to space the starts, where fewer at once than one is what halving would need.
+
+        Or where the number cannot be the cause: the call started soon after another one, and was
+        refused beside fewer than ran beside the one refused before.
+        """
+        is_few = ticket.beside <= _FEW and len(self._acks) >= _KNOWN
+        usual = self._duration / max(1, self._known)  # between two starts
+        is_soon = 0 < self._known < self._known_before and ticket.after < usual / 2
+        if not self._duration or not (is_few or is_soon):
             return
         self._hits += 1
         if self._hits < self._needs:
             return
-        rate = 1 / self._duration
-        if beside == 1:
+        rate, worth = 1 / usual, _WORTH
+        if is_few:
+            usual, rate = self._duration, 1 / self._duration
+        if is_few and ticket.beside == 1:
+            worth = _WORTH_ALONE
             rate = (len(self._acks) - 1) / max(_ROUNDING, self._acks[-1] - self._acks[0])
-        self.spacing, self._is_fresh = self._duration, True
+        self.spacing, self._is_fresh = usual, True
         self._worst = 2 * max(1 / rate, self._duration)
-        self._trial = _Trial(now, rate, _WORTH_ALONE if beside == 1 else _WORTH)
+        self._trial = _Trial(now, rate, worth)
 
     def _space_less(self, now: float) -> None:
         is_calm = now - self.refused_at > _CALM
@@ -493,7 +534,7 @@ _OTHERS: Final = 5  # numbers after those of `_LEARNT`: since when nothing moves
 _LEARNT: Final[dict[str, type[float | int]]] = {
     **dict.fromkeys(("at_once", "spacing", *_TIMES), float),
     **dict.fromkeys(("_duration", "_worst", "_idle_sum", "_idle_then"), float),
-    **dict.fromkeys(("refused", "_strikes", "_known", "_hits", "_needs"), int),
+    **dict.fromkeys(("refused", "_strikes", "_known", "_known_before", "_hits", "_needs"), int),
     **dict.fromkeys(("is_exhausted", "_is_fresh"), bool),
 }
 """What a limit has learnt, in the order in which other processes read it.

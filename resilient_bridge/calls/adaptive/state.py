@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 from weakref import WeakSet
 
 from ...locks import new_rlock
+from ...values.window import Window
 from ..registry import shown
 from .machine import FORGOTTEN_AFTER, Machine, Ticket
 
@@ -35,6 +36,8 @@ MOST: Final = 512
 """The most limits of one owner that are kept."""
 WATCH: Final = 2
 """Waiting calls that watch the time: the second is there in case that the first is stuck."""
+_COUNTED_FOR: Final = 120.0
+"""Seconds for which `throttle` counts requests, and what became of them."""
 _SHARED_FOR: Final = 30.0
 """Seconds after a success or a refusal of another limit for which the room counts as shared with it."""
 
@@ -46,7 +49,9 @@ Change: TypeAlias = Literal["", "began", "lowered", "exhausted", "recovered", "f
 class Limit(Machine):
     """One limit with its key, the last refusal, how long a call here waited, and who watches the time."""
 
-    __slots__ = ("key", "last", "longest_wait", "watch_at", "watching")
+    __slots__ = (
+        "counted", "key", "last", "longest_wait", "throttled", "watch_at", "watching",
+    )  # fmt: skip
 
     def __init__(self, key: Hashable, at_once: float, now: float, settings: AdaptiveLimit) -> None:
         super().__init__(
@@ -55,8 +60,30 @@ class Limit(Machine):
         self.key = key
         self.last: Failure | None = None
         self.longest_wait = 0.0
+        # The requests that this process made, or did not send, and of those what was not accepted.
+        self.counted = Window(_COUNTED_FOR, 24)
+        self.throttled = 0  # calls that were not sent because of that
         self.watching: list[Ticket] = []  # the first of the queue, and the time they wait for
         self.watch_at = inf
+
+    def count(self, now: float, *, is_accepted: bool) -> None:
+        """Count a request that was sent, or one that `throttles` has rejected."""
+        self.counted.turn(now)
+        self.counted.count(1, int(not is_accepted))
+
+    def throttles(self, most: float, now: float, rng: random.Random) -> bool:
+        """Return whether to reject a call: the more likely, the more requests were refused.
+
+        `most`: requests for each that is accepted, from which on some are rejected.
+        """
+        self.counted.turn(now)
+        requests = self.counted.seen
+        excess = requests - most * (requests - self.counted.failed)
+        if excess <= 0 or rng.random() >= excess / (requests + 1):
+            return False
+        self.throttled += 1
+        self.count(now, is_accepted=False)
+        return True
 
     def is_watched_by(self, ticket: Ticket) -> bool:
         """Return whether this waiting call has to watch the time."""
@@ -136,6 +163,19 @@ class Limits:
             self.by_key.move_to_end(key)
             return limit
 
+    def throttles(self, limit: Limit, ticket: Ticket, now: float, rng: random.Random) -> bool:
+        """Return whether a call has to give up at once because of `throttle`.
+
+        One that was sent and refused never has: it goes back to the front.
+        """
+        most = self.settings.throttle
+        if most is None or ticket.refusals:
+            return False
+        with self._lock:
+            if limit.throttles(most, now, rng):
+                ticket.ended = "throttled"
+        return bool(ticket.ended)
+
     def enter(self, limit: Limit, ticket: Ticket, now: float) -> bool:
         """Return whether a call need not wait: it has a place, or has to give up.
 
@@ -189,6 +229,7 @@ class Limits:
             was_exhausted = limit.is_exhausted
             if not ticket.has_permit:
                 limit.earlier_ended(now)
+            limit.count(now, is_accepted=True)
             limit.succeeded(ticket, now, is_stream=is_stream)
         self.advance(limit, now)
         return "recovered" if was_exhausted else ""
@@ -217,6 +258,7 @@ class Limits:
             if not ticket.has_permit:
                 limit.earlier_ended(now)
             limit.last = failure
+            limit.count(now, is_accepted=False)
             others = self._others(limit, now)
             limit.refuse(ticket, now, wait, rng, bool(others))
             starved = others if limit.is_starved else ()

@@ -43,6 +43,8 @@ class LimitStatus(NamedTuple):
     """Until calls may start again, 0 if they may."""
     last: Failure | None
     """The last refusal."""
+    throttled: int = 0
+    """The calls so far that `throttle` rejected in this process: they were not sent."""
 
 
 def adaptive_limits() -> Mapping[str, LimitStatus]:
@@ -87,7 +89,8 @@ def described(owner: Limits) -> tuple[str, ...]:
     world = CURRENT.get().world
     return tuple(
         f"limited now: {name}: {status.at_once:.3g} at once, {status.running} running, "
-        f"{status.waiting} waiting, {status.refused} refused; {status.state}"
+        f"{status.waiting} waiting, {status.refused} refused"
+        f"{f', {status.throttled} throttled' if status.throttled else ''}; {status.state}"
         for name, status in _of(owner.of(world.monotonic), world)
     )
 
@@ -108,4 +111,5 @@ def _status(limit: Limit, now: float) -> LimitStatus:
         refused=limit.refused,
         seconds=seconds,
         last=limit.last,
+        throttled=limit.throttled,
     )

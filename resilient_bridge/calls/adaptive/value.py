@@ -13,6 +13,7 @@ from ...values.fields import (
     called,
     count,
     is_count,
+    number,
     optional,
     path_of,
     refuse,
@@ -52,7 +53,8 @@ class AdaptiveLimit(Layer):
     `start` is the number to begin with, instead of none; it stays between `least` and `most`. A call
     gives up with ThrottledError once nothing has moved for `patience` seconds (a timedelta or "2m"
     will do), at the end of its deadline, or at once where the limit has refused everybody for 30 s
-    and another call is trying. `key` joins calls: a name shares one limit between policies, a
+    and another call is trying. `throttle` rejects some calls at once, unsent, while the server takes
+    fewer than one of so many: Google's adaptive throttling, with its K. `key` joins calls: a name shares one limit between policies, a
     function of the call's arguments has one limit for each of its results. Without it the limit
     belongs to what is protected; an HTTP transport has one for each credential, method, route and
     model. ConfigError names a bad field.
@@ -69,6 +71,9 @@ class AdaptiveLimit(Layer):
     most: int | None = attrs.field(default=None, validator=optional(count))
     least: int = attrs.field(default=1, validator=_check_least)
     patience: float = attrs.field(default=120.0, converter=as_seconds, validator=some_seconds)
+    throttle: float | None = attrs.field(
+        default=None, validator=optional(number(least=1, above=True))
+    )
     key: StateKey = attrs.field(default=None, validator=state_key)
 
     @property
@@ -83,7 +88,10 @@ class AdaptiveLimit(Layer):
     def summary(self) -> str:
         """Return from when on it limits, and what a refusal costs."""
         begins = "no limit" if self.start is None else f"{self.start} at once"
-        return f"{begins} until the server refuses a call, then as many as it takes; a refusal costs time and no attempt"
+        text = f"{begins} until the server refuses a call, then as many as it takes; a refusal costs time and no attempt"
+        if self.throttle is None:
+            return text
+        return f"{text}; throttle={self.throttle:g}: some calls are rejected while it takes fewer than one of so many"
 
     def __repr__(self) -> str:
         """Return the constructor's call, with what differs from its defaults."""

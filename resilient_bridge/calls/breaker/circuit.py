@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ... import events
-from ...failure import RejectedError, config_error, failure_or_none, rule_for
+from ...failure import RejectedError, config_error, failure_or_none
 from ...failure.teaching import TeachesNames, taught
 from ...telemetry import emit
 from ...telemetry.hub import HUB, tell
@@ -281,6 +281,8 @@ _MISTAKES: Final = (
 
 def _own_class(error: BaseException) -> tuple[type[BaseException], ...]:
     """Return the class of a user-defined error that means a failure, not a programming error."""
+    from ...failure import rule_for  # loaded by the first error
+
     kind = type(error)
     is_own = (
         kind.__module__ != "builtins"

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _FIELD: Final = "MachineState.path"
 _NAME: Final = b"resilient_bridge limits "  # then the version of the format
-_MAGIC: Final = (_NAME + b"1\n").ljust(32, b"\0")
+_MAGIC: Final = (_NAME + b"2\n").ljust(32, b"\0")
 _HEADER: Final = struct.Struct("<32s16sdI")  # magic, boot, the latest `until`, check sum
 _SLOT: Final = struct.Struct("<II16sdII")  # check sum, length, digest, until, numbers, rows
 _ROW: Final = struct.Struct("<QQQQIIdd")  # of a user: process, its number, and its LimitShare
