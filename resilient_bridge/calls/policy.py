@@ -104,11 +104,11 @@ def _check_layers(_: object, __: attrs.Attribute[Any], layers: tuple[object, ...
         if layer.never_inside_retry and Retry in kinds:
             refuse(path, layer.never_inside_retry, layer)
         earlier = cast("tuple[Layer, ...]", layers[:index])  # checked before
-        for other in earlier:
+        for at, other in enumerate(earlier):
             if kind is Fallback and other.only_inside_fallback:
                 refuse(path, other.only_inside_fallback, layer)
             if kind is Retry and other.never_outside_retry:
-                refuse(path, other.never_outside_retry, other)
+                refuse(f"Policy.layers[{at}]", other.never_outside_retry, other)
         if layer.only_innermost and index < len(layers) - 1:
             from ..failure.mistakes import code
 

@@ -21,6 +21,7 @@ from ..calls.retry.value import RetryBudget
 from ..config.documents import joined
 from ..failure import Problem, config_error, config_errors
 from ..failure.teaching import taught
+from ..locks import new_rlock
 from ..presets.bridge_policy import BridgePolicy
 from ..protocol.policies.dialect import Dialect
 from ..protocol.policies.ends import End
@@ -112,6 +113,7 @@ class Config:
         self._toolbox: Toolbox | None = None
         self._alerts: Alerts | None = None
         self._effects: Effects | None = None
+        self._making = new_rlock()  # what is created once
 
     @property
     def bridge(self) -> BridgePolicy:
@@ -141,10 +143,11 @@ class Config:
     @property
     def alerts(self) -> Alerts:
         """Alerts with the arguments of table `alerts`, for `with config.alerts:`; created once."""
-        if self._alerts is None:
-            table: AlertSettings = self._settings.tables.get("alerts", AlertSettings())
-            self._alerts = table.make()
-        return self._alerts
+        with self._making:
+            if self._alerts is None:
+                table: AlertSettings = self._settings.tables.get("alerts", AlertSettings())
+                self._alerts = table.make()
+            return self._alerts
 
     @property
     def effects(self) -> Effects | None:
@@ -152,10 +155,11 @@ class Config:
 
         Created once: `toolbox`, and the functions of `protect` that may not run twice, have it.
         """
-        table: Any = self._settings.tables.get("effects")
-        if self._effects is None and table is not None:
-            self._effects = table.make()
-        return self._effects
+        with self._making:
+            table: Any = self._settings.tables.get("effects")
+            if self._effects is None and table is not None:
+                self._effects = table.make()
+            return self._effects
 
     @property
     def debug(self) -> Debug:
@@ -180,11 +184,12 @@ class Config:
     @property
     def toolbox(self) -> Toolbox:
         """A Toolbox with these policies, timeouts and permissions, created on first use."""
-        if self._toolbox is None:
-            from ..agent import Toolbox
+        with self._making:
+            if self._toolbox is None:
+                from ..agent import Toolbox
 
-            self._toolbox = Toolbox(**self.toolbox_arguments())
-        return self._toolbox
+                self._toolbox = Toolbox(**self.toolbox_arguments())
+            return self._toolbox
 
     def toolbox_arguments(self) -> dict[str, Any]:
         """Return the arguments of a Toolbox."""

@@ -213,6 +213,7 @@ class Simulation:
             raise
         except BaseException as error:
             again = copy(self)
+            again._limits = {**self._limits}  # noqa: SLF001 - its own
             error.add_note(shrunk(partial(again._failure, main), type(error)))  # noqa: SLF001 - its own
             raise
 

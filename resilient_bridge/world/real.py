@@ -64,7 +64,8 @@ class World:
             # package. The system's source, because forked workers with one sequence would wait
             # equally long.
             if name == "asleep":
-                from asyncio import sleep
+                # not `asyncio.sleep`, which a test may have replaced at this moment
+                from asyncio.tasks import sleep
 
                 self.asleep = sleep
                 return sleep

@@ -424,8 +424,8 @@ def test_a_name_joins_policies():
 
 
 def test_outside_of_a_retry_it_is_refused():
-    with pytest.raises(rb.ConfigError, match="AdaptiveLimit inside of Retry"):
-        rb.Policy(rb.AdaptiveLimit(), rb.Retry())
+    with pytest.raises(rb.ConfigError, match=r"layers\[1\]: wanted AdaptiveLimit inside of Retry"):
+        rb.Policy(rb.Timeout(5), rb.AdaptiveLimit(), rb.Retry())
 
 
 def test_a_block_waits_as_well():

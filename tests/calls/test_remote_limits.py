@@ -236,6 +236,44 @@ def test_a_store_that_goes_away_at_the_first_look_limits_nothing():
     assert seconds < 2.2
 
 
+def test_a_call_that_outlives_its_limit_gives_its_permit_back():
+    """Else this process would have something for ever, and ask for its lease for ever."""
+    (store,) = stores(1)
+    seconds = [None, 1, 700]
+
+    async def answer():
+        took = seconds.pop(0)
+        if took is None:
+            return REFUSED
+        await asyncio.sleep(took)
+        return "answer"
+
+    (ask,) = [policy(answer, idempotent=True) for policy in policies([store])]
+
+    async def main():
+        await ask()
+        last = asyncio.create_task(ask())
+        await asyncio.sleep(5)
+        assert [row.running for row in rows_of(store)] == [1]
+        await last
+        await asyncio.sleep(1)
+
+    run(main)
+    (line,) = store.lines
+    assert line.proposal.share[:3] == (0, 0, inf)
+
+
+def test_what_a_store_needs_is_asked_for_before_the_first_call():
+    (store,) = stores(1)
+
+    def limits():
+        raise rb.ConfigError(rb.errors.Failure.of("SYS_CONFIG_INVALID", "not there"))
+
+    store.limits = limits
+    with pytest.raises(rb.ConfigError, match="not there"):
+        functions([store], Server(1))
+
+
 def test_numbers_that_are_none_are_written_over():
     server = Server(2)
     (store,) = stores(1)

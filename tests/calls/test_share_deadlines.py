@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import weakref
 
 import pytest
@@ -12,6 +13,7 @@ import resilient_bridge as rb
 from resilient_bridge.calls import Share
 from tests.calls.test_share import simulated
 from tests.internals.calls import CURRENT
+from tests.peers.running import until
 from tests.rows import each_row
 
 
@@ -208,6 +210,73 @@ def test_a_shared_call_inside_of_a_shared_call_grows_with_it():
         return await loop_for(8)
 
     assert asked_by(lambda: inner("y"), 4, 20) == (2, 6)
+
+
+def test_a_fallback_around_a_shared_call_inside_has_it_too():
+    """The shared call inside has ended by then: only what replaces it follows."""
+
+    async def instead(_):
+        await asyncio.sleep(5)
+        return remaining()
+
+    @rb.Policy(rb.Fallback(instead), Share(key=str))(idempotent=True)
+    async def inner(_):
+        raise ConnectionResetError
+
+    assert asked_by(lambda: inner("y"), 4, 20) == (16, 5)
+
+
+@pytest.mark.real
+@each_row("later", [5, None])
+async def test_a_call_in_a_thread_inside_has_it_too(later):
+    """In real time: a simulated world has no threads."""
+
+    def inside(is_running, first_is_over):
+        @rb.Policy(rb.Timeout(10, thread=True))
+        def read():
+            is_running.set()
+            assert first_is_over.wait(10)
+            return "answer"
+
+        return read()
+
+    assert await asked_in_real_time(inside, later) == "answer"
+
+
+@pytest.mark.real
+async def test_a_block_in_the_loop_of_another_thread_inside_has_it_too():
+    """asyncio's debug mode sees a timer that is set in another thread than its loop's."""
+
+    def inside(is_running, first_is_over):
+        async def read():
+            async with rb.Deadline(10):
+                is_running.set()
+                while not first_is_over.is_set():
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.05)
+                return "answer"
+
+        return asyncio.run(read(), debug=True)
+
+    assert await asked_in_real_time(inside, 5) == "answer"
+
+
+async def asked_in_real_time(inside, later):
+    """Share a call in a thread, of which the first caller has half a second; return what the second one gets."""
+    is_running, first_is_over = threading.Event(), threading.Event()
+
+    @rb.Policy(Share(key=str))(idempotent=True)
+    async def search(_):
+        return await asyncio.to_thread(inside, is_running, first_is_over)
+
+    first = asyncio.create_task(rb.Policy(rb.Deadline(0.5))(search)("x"))
+    await until(is_running.is_set, "it runs")
+    bounded = search if later is None else rb.Policy(rb.Deadline(later))(search)
+    second = asyncio.create_task(bounded("x"))
+    with pytest.raises(rb.DeadlineExceededError):
+        await first
+    first_is_over.set()
+    return await second
 
 
 def test_who_waits_inside_in_a_queue_waits_as_long():

@@ -11,6 +11,7 @@ __getattr__ = lazily(
         "config": "KINDS",
         "document": "new_reading",
         "": "fields",
+        "effects": "EffectSettings",
         "fields": "AS_WRITTEN Form default_of fields_of forms_of read_value",
         "schema": "schema",
         "spellings": "LAYERS WORDS_OF families ready",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from unittest import mock
 
 import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.errors import EffectHeldError
 from resilient_bridge.stores import NOT_RUN, Effects, Ran
-from tests.internals.settings import TABLES
+from tests.internals.settings import TABLES, AlertSettings, EffectSettings
 from tests.rows import each_row
 
 
@@ -158,3 +162,20 @@ def test_a_bad_value_is_named_with_what_was_wanted(data, path, text):
     (problem,) = caught.value.problems
     assert problem.path.startswith(path)
     assert text in problem.message
+
+
+@pytest.mark.real
+@each_row("name, at", [("effects", EffectSettings), ("alerts", AlertSettings)])
+def test_threads_that_ask_at_once_get_the_same(name, at):
+    """With two in memory a call in doubt of one thread would not be held in the other."""
+    both, make = threading.Barrier(2), at.make
+
+    def together(self):
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.2)  # in vain where only one comes
+        return make(self)
+
+    config = rb.load({name: {}})
+    with mock.patch.object(at, "make", together), ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: getattr(config, name), range(2))
+    assert first is second

@@ -198,6 +198,8 @@ def policies(draw):
         order = [kind for kind in order if kind is not rb.Fallback]
     if rb.Fallback in order or rb.Retry in order:  # of which it stands inside, and outside
         order = [kind for kind in order if kind is not rb.calls.Share]
+    if rb.Retry in order and rb.AdaptiveLimit in order:
+        order = [rb.Retry, *(kind for kind in order if kind is not rb.Retry)]
     order = sorted(order, key=lambda kind: kind.only_innermost)
     return rb.Policy(*(draw(values(kind)) for kind in order), name=draw(st.none() | names))
 

@@ -380,11 +380,11 @@ def test_a_limit_without_a_name_that_all_agree_on_is_refused(server, states):
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):
-    """At the first call, and in words."""
+    """Where the policy is put around a function, as with a circuit, and in words."""
     monkeypatch.setitem(sys.modules, "redis", None)
-    ask = limited(RedisState("redis://127.0.0.1:1"))(lambda: "ok", idempotent=True)
+    policy = limited(RedisState("redis://127.0.0.1:1"))
     with pytest.raises(rb.ConfigError, match="redis"):
-        ask()
+        policy(lambda: "ok", idempotent=True)
 
 
 def test_in_virtual_time_each_process_is_alone(server):

@@ -8,9 +8,11 @@ from math import inf
 
 import pytest
 
+from resilient_bridge.stores import RedisState
 from tests.calls import remote_store
 from tests.internals.calls import LimitProposal, LimitShare
 from tests.internals.stores import LIMIT, LIMITS, Exchange
+from tests.peers.running import until
 from tests.redis_server import redis_server_fixture
 
 
@@ -155,3 +157,35 @@ def test_the_clock_of_the_server_is_known_as_well_as_the_fastest_answer_allows()
     assert asked(30.0, 35.0, 1_034.9) == pytest.approx(1_000.049)  # fits, however slow
     assert asked(40.0, 40.002, 1_100.0) == pytest.approx(1_059.998)  # it was set
     assert one.known_ahead == pytest.approx(1_059.998)
+
+
+async def test_what_is_proposed_just_before_the_limit_is_forgotten_is_written(server, client):
+    """A call whose permit is in it waits for that, and would wait for ever."""
+    learnt = []
+    share = LimitShare(running=1, earlier=0, first=inf, at=0.0)
+    with RedisState(server.url) as state:
+        line = state.limits().line("quota", lambda _, number: learnt.append(number))
+        line.propose(LimitProposal(number=1, numbers=(1.0,), share=share, seconds=0.0001))
+        await until(lambda: learnt, "there is an answer")
+    assert learnt[0] == 1
+
+
+async def test_a_closed_state_gives_back_what_it_has_although_a_call_proposes(server, client):
+    """A call that waits proposes until it hears of the end; the others would wait for its lease."""
+    learnt = []
+    share = LimitShare(running=1, earlier=0, first=inf, at=0.0)
+    state = RedisState(server.url)
+    line = state.limits().line("quota", lambda _, number: learnt.append(number))
+    line.propose(LimitProposal(number=1, numbers=(1.0,), share=share, seconds=600.0))
+    await until(lambda: learnt, "there is an answer")
+    end = line.ending
+
+    def ending():
+        is_more = end()
+        line.propose(LimitProposal(number=2, numbers=None, share=share, seconds=600.0))
+        return is_more
+
+    line.ending = ending
+    state.close()
+    (key,) = client.keys("*limit:*")
+    assert {*client.hgetall(key)} == {"version", "numbers"}

@@ -310,3 +310,23 @@ def test_timers_that_are_set_again_at_once_delay_no_step():
     none = Simulation(server=None, max_steps=1_000)
     none._limits["orders"] = lambda rng: AllowedOrders(rng, frozenset(), describes=False)
     assert none.run(main) == simulate(main, server=None, orders="fifo")
+
+
+def test_a_simulation_has_its_own_order_again_after_it_was_shrunk():
+    simulation = Simulation(0, server=None)
+
+    async def main():
+        order = []
+
+        async def step(number):
+            await asyncio.sleep(0.1)
+            order.append(number)
+
+        await asyncio.gather(*map(step, range(5)))
+        assert order == [0, 1, 2, 3, 4], order
+
+    with pytest.raises(AssertionError) as first:
+        simulation.shrinking(main)
+    with pytest.raises(AssertionError) as again:
+        simulation.run(main)
+    assert str(again.value) == str(first.value)

@@ -8,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 import pytest
 
 import resilient_bridge as rb
+from resilient_bridge.world import World
 from tests.internals.testing import EPOCH
 
 
@@ -331,3 +333,11 @@ async def test_e09_disabled_holds_for_an_async_block():
             with attempt:
                 runs.append(attempt.number)
     assert (runs, clock.slept) == ([1, 1], [])
+
+
+async def test_a_patched_sleep_is_not_that_of_the_whole_process():
+    """A world takes asyncio's function at its first wait, which may come while a test has replaced it."""
+    world = World()
+    with mock.patch("asyncio.sleep"):
+        waits = world.asleep
+    assert waits is asyncio.sleep

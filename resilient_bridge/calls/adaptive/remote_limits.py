@@ -175,18 +175,20 @@ class RemoteLimit(SharedLimit):
 
     def end(self, now: float) -> None:
         """Propose what was changed here; or look what others have changed, if it is time to."""
+        seconds = max(0.0, self.refused_at + FORGOTTEN_AFTER - now)  # none: it is forgotten
         is_looking = bool(self.queue) and self.line.asked_at is None and now >= self.looks_at
-        if not (self.has_changed or is_looking) or now >= self.refused_at + FORGOTTEN_AFTER:
+        if not (self.has_changed or (is_looking and seconds)):
             return
         ahead = self.line.ahead
         self.has_changed = ahead is None
         proposal = None
         if ahead is not None:
+            learnt = self._changes and self.is_known and seconds
             proposal = LimitProposal(
                 number=self._count,
-                numbers=self.numbers(ahead) if self._changes and self.is_known else None,
+                numbers=self.numbers(ahead) if learnt else None,
                 share=self.share(now, ahead),
-                seconds=self.refused_at + FORGOTTEN_AFTER - now,
+                seconds=seconds,
             )
         self.line.propose(proposal)
 
@@ -284,23 +286,12 @@ class RemoteLimit(SharedLimit):
 class RemoteLimits(SharedLimits):
     """The limits of one owner, or of one name, that all processes with the same store share."""
 
-    __slots__ = ("_directory",)
+    __slots__ = ("directory",)
 
     def __init__(self, key: str, settings: AdaptiveLimit, store: RemoteLimitState) -> None:
         super().__init__(key, settings, store)
-        self._directory: LimitDirectory | None = None
-
-    @property
-    def directory(self) -> LimitDirectory:
-        """What the store knows. ConfigError for what it needs and does not have."""
-        directory = self._directory
-        if directory is None:
-            directory = self._directory = self._limits_of_store()
-        return directory
-
-    def _limits_of_store(self) -> LimitDirectory:
-        store: RemoteLimitState = self.store
-        return store.limits()
+        # Now, when a policy is put around a function: a call has no time for what it imports.
+        self.directory: LimitDirectory = store.limits()
 
     def _is_limited(self) -> bool:
         return self.directory.is_limited()

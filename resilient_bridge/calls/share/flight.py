@@ -239,15 +239,18 @@ class _Call:
             )
         flight.callers += 1
         self.flight = flight
-        flight.follow(frame)
-        if frame.heirs is not None:  # inside of another shared call, whose deadline may grow
-            frame.heirs[self] = ref(frame)
+        heirs = frame.heirs  # inside of another shared call, whose deadline may grow
         awaited = [] if around is None else around.awaited
         awaited.append(flight)
         try:
+            flight.follow(frame)
+            if heirs is not None:
+                heirs[self] = ref(frame)
             await flight.ended()
             return self._landed(flight, frame, key, joins=joins)
         finally:
+            if heirs is not None:  # a Fallback may still be tried, with nothing to follow
+                heirs.pop(self, None)
             awaited.remove(flight)
             flight.leave()
             del self.flight

@@ -16,8 +16,10 @@ from __future__ import annotations
 import asyncio
 from asyncio import current_task, get_running_loop
 from concurrent.futures import wait
+from contextlib import suppress
 from contextvars import copy_context
 from functools import lru_cache, partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary, ref
 
@@ -25,7 +27,7 @@ from ... import events
 from ...failure import AttemptTimeoutError, DeadlineExceededError, Executed, Failure
 from ...locks import new_lock
 from ...telemetry import emit
-from ...transports.event_loop import no_loop
+from ...transports.event_loop import no_loop, running_or_none
 from ...world import REAL
 from ..frame import CURRENT, earlier, enclosing
 from ..guards import Guard
@@ -93,6 +95,13 @@ class _Queue:
         if self.entries and (loop := self.loop()) is not None:
             self.arm(loop, self.world.time_of(loop))
 
+    def postpone(self, attempt: Timed, seconds: float) -> None:
+        """Let an attempt run for so much longer, if it has not ended; in the loop's own thread."""
+        if (entry := self.entries.get(attempt)) is not None:
+            when, task, cancelled_before = entry
+            self.entries[attempt] = when + seconds, task, cancelled_before
+            self.rearm()
+
     def _expire(self) -> None:
         loop = self.loop()
         self.is_armed = False
@@ -145,10 +154,14 @@ class Timers:
     def postpone(self, attempt: Timed, seconds: float) -> None:
         """Let an attempt that has these timers alone run for so much longer."""
         for queue in self._all():
-            if (entry := queue.entries.get(attempt)) is not None:
-                when, task, cancelled_before = entry
-                queue.entries[attempt] = when + seconds, task, cancelled_before
-                queue.rearm()
+            loop = queue.loop() if attempt in queue.entries else None
+            if loop is None:
+                continue
+            if loop is running_or_none():
+                queue.postpone(attempt, seconds)
+            else:  # it runs in another thread
+                with suppress(RuntimeError):  # it is closed
+                    loop.call_soon_threadsafe(queue.postpone, attempt, seconds)
 
     def leave(self, attempt: Timed, error: BaseException | None) -> bool:
         """End the attempt; return whether `error` is the timer's own cancellation."""
@@ -371,19 +384,23 @@ def run_in_thread(function: Callable[..., Any], timeout: Timeout, name: str) -> 
 
     def call(*args: Any, **kwargs: Any) -> Any:
         attempt = CURRENT.get()
-        seconds = timeout.of(attempt.number)
-        remaining = attempt.remaining
-        is_last = remaining is not None and remaining < seconds
-        if remaining is not None and is_last:
-            seconds = remaining
+        clock, seconds = attempt.world.monotonic, timeout.of(attempt.number)
+        began, waited_until = clock(), -inf
+        own_end = began + seconds
         work = attempt.world.call_in_thread(
             partial(copy_context().run, function, *args, **kwargs), name
         )
         try:
-            if wait([work], seconds).done:
-                return work.result()
+            # inside of a shared call the deadline may grow meanwhile
+            while (end := earlier(own_end, attempt.deadline_at) or own_end) > waited_until:
+                if wait([work], max(0.0, end - clock())).done:
+                    return work.result()
+                waited_until = end
         finally:
             del work  # it holds the error that holds this frame
+        is_last = end < own_end
+        if is_last:
+            seconds = max(0.0, end - began)
         emit(events.CallLeftBehind(name=name, seconds=seconds, runs_in="thread"))
         raise deadline_passed(attempt) if is_last else timed_out(seconds, None)
 

@@ -155,7 +155,7 @@ class RedisLimit(Line):
         """Send this in the next exchange, which is at once."""
         exchange = self._exchange
         with exchange.lock:
-            if proposal is not None:
+            if proposal is not None and not exchange.is_closed:  # then it gives back what it has
                 self._take(proposal)
             if exchange.is_up:
                 if self._due_since is None:
@@ -195,7 +195,8 @@ class RedisLimit(Line):
             seconds, share = sent.seconds, _written(sent.share)
             if REAL.monotonic() - self._proposed_at > PRESENT:  # its loop is blocked
                 share = _written(sent.share._replace(first=inf))
-        ttl, lease = f"{seconds * 1_000:.0f}", f"{_LEASE * 1_000_000:.0f}"
+        # a limit that is about to be forgotten is written all the same: a call waits for it
+        ttl, lease = f"{max(1.0, seconds * 1_000):.0f}", f"{_LEASE * 1_000_000:.0f}"
         return LIMIT, f"limit:{self.key}", [self._user, self._version, numbers, ttl, lease, share]
 
     def answered(self, reply: list[Any]) -> None:
