@@ -64,11 +64,10 @@ class World:
             # package. The system's source, because forked workers with one sequence would wait
             # equally long.
             if name == "asleep":
-                # not `asyncio.sleep`, which a test may have replaced at this moment
-                from asyncio.tasks import sleep
+                import asyncio
 
-                self.asleep = sleep
-                return sleep
+                self.asleep = lambda seconds: asyncio.sleep(seconds)  # noqa: PLW0108 -- a test may replace it
+                return self.asleep
             if name not in ("rng", "ids"):
                 raise AttributeError(name)
             from random import SystemRandom
@@ -106,7 +105,7 @@ class World:
     if TYPE_CHECKING:
 
         async def asleep(self, seconds: float) -> None:
-            """Suspend this task; it is asyncio's own function, without a step of ours between."""
+            """Suspend this task. It is `asyncio.sleep`, without a coroutine of ours around it."""
 
     def time_of(self, loop: asyncio.AbstractEventLoop) -> float:
         """Return the time of the loop's clock, for `call_later`; it may be simulated or cached."""

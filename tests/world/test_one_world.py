@@ -335,9 +335,16 @@ async def test_e09_disabled_holds_for_an_async_block():
     assert (runs, clock.slept) == ([1, 1], [])
 
 
-async def test_a_patched_sleep_is_not_that_of_the_whole_process():
-    """A world takes asyncio's function at its first wait, which may come while a test has replaced it."""
-    world = World()
-    with mock.patch("asyncio.sleep"):
-        waits = world.asleep
-    assert waits is asyncio.sleep
+async def test_a_sleep_that_a_test_replaces_is_the_one_that_waits_until_then():
+    """Many tests skip waits so; one that does it at the first wait of all changes no later one."""
+    world, slept = World(), []
+
+    async def skipped(seconds: float) -> None:
+        slept.append(seconds)
+
+    with mock.patch("asyncio.sleep", skipped):
+        await world.asleep(3600)
+    with mock.patch("asyncio.sleep", skipped):
+        await world.asleep(60)
+    await world.asleep(0.001)
+    assert slept == [3600, 60]
