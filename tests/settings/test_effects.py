@@ -172,7 +172,7 @@ def test_threads_that_ask_at_once_get_the_same(name, at):
 
     def together(self):
         with suppress(threading.BrokenBarrierError):
-            both.wait(0.2)  # in vain where only one comes
+            both.wait(1)  # in vain where only one comes
         return make(self)
 
     config = rb.load({name: {}})
