@@ -268,6 +268,8 @@ async def _note(events: Any, seen: Seen, server: Served, case: Case, stream: lis
                 and not server.lost
                 and event.verdict != rb.bridge.Verdict.RECOVERED
                 and event.reason not in _EXCUSED
+                # what an answer that timed out had not brought is in the next one, before what is known
+                and not (event.reason == "order" and seen.reasons["timeout"])
                 and (
                     event.reason != "no_anchor" or _had(stream) > event.replayed
                 )  # nothing had come before
@@ -315,6 +317,7 @@ class Reader:
     ) -> None:
         self.had: set[int] = set()
         self.is_unordered = case.reorders
+        self._had_timeout = False
         self._channel, self._log, self._start, self._case, self._seen = (
             channel,
             log,
@@ -324,10 +327,12 @@ class Reader:
         )
         self._index = {number: at for at, number in enumerate(log)}
         self._at = start - 1
-        self._hole = False
+        self._hole = self._is_late = False
 
     def gap(self, gap: rb.bridge.Gap) -> None:
-        """Here something may be missing."""
+        """Here something may be missing, or what was missing comes late."""
+        self._is_late = gap.reason == "order" and self._had_timeout
+        self._had_timeout |= gap.reason == "timeout"
         self._hole |= gap.channel in {None, self._channel}
         self.is_unordered |= self._case.unordered_after_timeout and gap.reason == "timeout"
 
@@ -346,9 +351,10 @@ class Reader:
         if index <= self._at:
             self._problem(
                 f"{number} came after {self._log[self._at]}",
-                unless=may_repeat or index < self._start,
+                unless=may_repeat or index < self._start or self._is_late,
             )
             return
+        self._is_late = False
         missing = self._log[self._at + 1 : index]
         self._problem(f"{missing} were lost without a gap", unless=not missing or self._hole)
         self._at, self._hole = index, False
