@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+async def _no_wait() -> None:
+    """Return at once."""
+
+
 class World:
     """The machine's clocks, real waits, the system's random source and real threads."""
 
@@ -66,7 +70,8 @@ class World:
             if name == "asleep":
                 import asyncio
 
-                self.asleep = lambda seconds: asyncio.sleep(seconds)  # noqa: PLW0108 -- a test may replace it
+                # `asyncio.sleep` as it is then: a test may replace it
+                self.asleep = lambda seconds: asyncio.sleep(seconds) if seconds > 0 else _no_wait()
                 return self.asleep
             if name not in ("rng", "ids"):
                 raise AttributeError(name)
@@ -105,7 +110,10 @@ class World:
     if TYPE_CHECKING:
 
         async def asleep(self, seconds: float) -> None:
-            """Suspend this task. It is `asyncio.sleep`, without a coroutine of ours around it."""
+            """Suspend this task; a wait of 0 does not yield to other tasks.
+
+            It is `asyncio.sleep`, without a coroutine of ours around it.
+            """
 
     def time_of(self, loop: asyncio.AbstractEventLoop) -> float:
         """Return the time of the loop's clock, for `call_later`; it may be simulated or cached."""

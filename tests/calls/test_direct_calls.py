@@ -9,12 +9,13 @@ import gc
 import sys
 import threading
 import weakref
+from unittest.mock import Mock
 
 import pytest
 
 import resilient_bridge as rb
 from tests.calls.forms import at_once, both
-from tests.internals.calls import BUDGETS, Plan
+from tests.internals.calls import BUDGETS, CallFrame, Plan, bound, deadline_passed
 
 
 class Lost(Exception):  # noqa: N818 -- as a user would call it
@@ -293,6 +294,21 @@ def test_c08_a_deadline_that_cuts_a_thread_is_named_with_all_of_its_seconds(is_i
             ask(work)
     finally:
         is_over.set()
+
+
+@pytest.mark.parametrize("is_inherited", [False, True])
+def test_c08_its_seconds_are_counted_from_where_it_began(is_inherited):
+    """A call begins before its layers, which on a busy machine may be a while."""
+    first = CallFrame()
+    first.operation = first.outer = first.deadline_at = None
+    first.started = 0.0
+    first.world = Mock(monotonic=Mock(return_value=0.25))
+    bound(first, 2)
+    attempt = CallFrame()  # the second of the call, or of a call inside
+    attempt.started, attempt.deadline_at = 1.0, first.deadline_at
+    attempt.operation, attempt.outer = Mock(), first
+    attempt.first = None if is_inherited else first
+    assert "deadline of 2 s exceeded" in str(deadline_passed(attempt))
 
 
 @both

@@ -30,6 +30,7 @@ __getattr__ = lazily(
         "retry.coordination": "BUDGETS PAUSED",
         "shared": "CircuitAnswer CircuitView LimitProposal LimitShare RemoteLimitView SharedState",
         "share.state": "Answers Cached",
+        "timeout.guard": "bound deadline_passed",
         "waits": "waited_for",
     },
 )

@@ -304,11 +304,13 @@ class SyncDeadlineGuard(Guard):
 def bound(attempt: CallFrame, seconds: float) -> None:
     """Set the call's deadline, at most an inherited one; a call that is late does not start."""
     now = attempt.world.monotonic()
-    inherited, own = attempt.deadline_at, now + seconds
-    attempt.deadline_at = own if inherited is None else min(own, inherited)
+    end, own = attempt.deadline_at, now + seconds
+    if end is None or own < end:
+        attempt.bounded_since, end = now, own
+    attempt.deadline_at = end
     if attempt.heirs is not None:
         attempt.own_deadline = earlier(own, attempt.own_deadline)
-    if attempt.deadline_at <= now:  # only an inherited one can have passed already
+    if end <= now:  # only an inherited one can have passed already
         attempt.is_rejected = True
         raise late()
 
@@ -348,7 +350,8 @@ def deadline_passed(attempt: CallFrame) -> DeadlineExceededError:
             since = frame.bounded_since
             break
         if frame.around is None:
-            since = (frame.first or frame).started
+            first = frame.first or frame  # which has set it, if it is its own
+            since = first.started if first.bounded_since is None else first.bounded_since
         frame = frame.around or enclosing(frame)
     return too_late(round(at - since, 4), Executed.MAYBE, None)
 
