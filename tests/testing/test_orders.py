@@ -72,6 +72,7 @@ async def five_waiters():
 # ---- what the seed decides
 
 
+@pytest.mark.requirement("X19")
 @pytest.mark.parametrize("orders", SEARCHES)
 @pytest.mark.parametrize("main", [five, five_sleepers, five_waiters])
 def test_forty_seeds_try_thirty_orders_of_five_tasks(main, orders):
@@ -121,6 +122,7 @@ async def mixed():
     return seen
 
 
+@pytest.mark.requirement("X19")
 @pytest.mark.parametrize("orders", [*SEARCHES, "fifo"])
 def test_the_same_seed_is_the_same_run(orders):
     once = orders_of(mixed, orders)

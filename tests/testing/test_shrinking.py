@@ -86,6 +86,7 @@ def test_a_step_that_waits_for_many_is_one_delay():
     assert re.search(r"1\. first \(.*\) runs after .*second .*third ", note_of(error))
 
 
+@pytest.mark.requirement("X19")
 @pytest.mark.parametrize("program", [*PROGRAMS, *MUTANTS], ids=lambda program: program.__name__)
 def test_a_planted_race_needs_few_delays(program):
     with broken(program):
