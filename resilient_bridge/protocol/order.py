@@ -86,16 +86,16 @@ def order_of(
         and _is_run(before, watermark, since, is_whole=memory.is_whole)
         and not _is_shuffled(answer, cut, watermark)
     )
-    if is_live and watermark.is_shuffled:
-        # If a server has sorted before, the position of an id-less message proves nothing.
-        is_live = not surplus(answer, watermark, memory)
-    # Behind a join without proof no run of our messages shows what was moved between them, or was
-    # lost then.
-    has_more = (
-        is_live
-        and watermark.seam > 0
-        and any(at < cut.anchor for at in surplus(answer, watermark, memory))
-    )
+    has_more = False
+    if is_live and (watermark.is_shuffled or watermark.seam > 0):
+        more = surplus(answer, watermark, memory)
+        if watermark.is_shuffled and more:
+            # If a server has sorted before, the position of an id-less message proves nothing.
+            is_live = False
+        elif watermark.seam > 0:
+            # Behind a join without proof no run of our messages shows what was moved between them,
+            # or was lost then.
+            has_more = any(at < cut.anchor for at in more)
     return Order(tuple(new), is_live and not has_more, is_sure, has_more)
 
 
