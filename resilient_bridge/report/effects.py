@@ -21,6 +21,13 @@ _BY_A_SIDECAR: Final = {
     "effects_unusable": "unreadable",
 }
 """The reason of its `call_finished`, and what was known of the first call."""
+FIRST_CALL: Final = {
+    "unknown": "may or may not have run",
+    "running": "was still running",
+    "ran": "had run, its answer was lost",
+    "unreadable": "unknown: the file of effects could not be used",
+}
+"""What was known of the call that held an identical one, in words."""
 
 
 @attrs.frozen
@@ -54,6 +61,10 @@ class Effects:
         self.held: First[Held] = First(200)
         # name and begin of a call that may have run; the time at which an identical one was held last
         self.open: dict[tuple[str, float], float] = {}
+
+    def most_held(self) -> list[tuple[str, EffectsOf]]:
+        """Return the calls by name, the most held first."""
+        return sorted(self.by_name.items(), key=lambda item: -item[1].held)
 
     def take(self, record: Record) -> None:
         """Take an event; one that is not about a call in doubt changes nothing."""

@@ -44,6 +44,11 @@ class LimitOf:
         """How often its server has refused a call, as far as the events say."""
         return self.earlier + self.last
 
+    @property
+    def lowest_at_once(self) -> str:
+        """The lowest number of calls at once; empty if no event says it."""
+        return f"{self.lowest:.3g}" if math.isfinite(self.lowest) else ""
+
 
 class Limits:
     """All adaptive limits of a log."""
@@ -52,6 +57,10 @@ class Limits:
         self.by_key: Named[LimitOf] = Named(LimitOf, 100)
         self.changes: First[Change] = First(200)
         self._begin: float | None = None
+
+    def worst(self) -> list[tuple[str, LimitOf]]:
+        """Return the limits by key: those that were exhausted first, then the most refused."""
+        return sorted(self.by_key.items(), key=lambda item: (-item[1].exhausted, -item[1].refused))
 
     def take(self, record: Record) -> None:
         """Take an event; one that is not about a limit changes nothing."""

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Final
 
 from .charts import Window, axis, lane, legend
+from .effects import FIRST_CALL
 from .escaping import section, table
 from .incident import Incident
-from .limits import LimitOf
 from .series import Tally
 from .wording import count, duration, listed
 
 
 _MOST_LANES: Final = 30
 _LEGEND: Final = "none: not limited, wait: limited, bad: exhausted (every call was refused)"
-FIRST_CALL: Final = {
-    "unknown": "may or may not have run",
-    "running": "was still running",
-    "ran": "had run, its answer was lost",
-    "unreadable": "unknown: the file of effects could not be used",
-}
-"""What was known of the call that held an identical one, in words."""
 _ENDED: Final = {
     "verified": "verified: it ran",
     "late_answer": "its answer came late",
@@ -36,11 +28,11 @@ def limits(incident: Incident, window: Window) -> str:
     facts = incident.limits
     if not facts.by_key:
         return ""
-    worst = sorted(facts.by_key.items(), key=lambda item: (-item[1].exhausted, -item[1].refused))
+    worst = facts.worst()
     shown = [(key, one) for key, one in worst if one.lane.state][:_MOST_LANES]
     rows = [
         (
-            *(key, window.stamp(one.began) if one.times else "", one.times, lowest(one)),
+            *(key, window.stamp(one.began) if one.times else "", one.times, one.lowest_at_once),
             *(one.refused, duration(one.longest_wait), one.waiting, one.exhausted, one.rejected),
             one.lane.state,
         )
@@ -75,18 +67,13 @@ def limits(incident: Incident, window: Window) -> str:
     )
 
 
-def lowest(one: LimitOf) -> str:
-    """Return the lowest number of calls at once; empty if no event says it."""
-    return f"{one.lowest:.3g}" if isfinite(one.lowest) else ""
-
-
 def effects(incident: Incident, window: Window) -> str:
     """Return the section about calls that were not made, because an identical one was in doubt."""
     facts = incident.effects
     open_ = sorted(facts.open.items(), key=lambda item: item[0][1])
     rows = [
         (name, one.held, _words(one.first, FIRST_CALL), _words(one.ended, _ENDED))
-        for name, one in sorted(facts.by_name.items(), key=lambda item: -item[1].held)
+        for name, one in facts.most_held()
     ]
     held = [
         (

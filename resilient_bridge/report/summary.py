@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
+from .effects import FIRST_CALL
 from .incident import Incident
-from .sections_limits import FIRST_CALL, lowest
 from .wording import count, duration, moment, times
 
 
@@ -153,7 +153,7 @@ def as_text(incident: Incident, width: int = 80) -> str:
 def _effect_lines(incident: Incident) -> list[str]:
     facts = incident.effects
     lines: list[str] = []
-    for name, one in sorted(facts.by_name.items(), key=lambda item: -item[1].held)[:3]:
+    for name, one in facts.most_held()[:3]:
         still = sum(each == name for each, _ in facts.open)
         known = ", ".join(FIRST_CALL.get(first, first) for first, _ in one.first.ranked())
         text = f"- {name}: {count(one.held, 'call')} held: the first {known}"
@@ -163,12 +163,9 @@ def _effect_lines(incident: Incident) -> list[str]:
 
 
 def _limit_lines(incident: Incident) -> list[str]:
-    worst = sorted(
-        incident.limits.by_key.items(), key=lambda item: (-item[1].exhausted, -item[1].refused)
-    )
     lines: list[str] = []
-    for key, one in worst[:3]:
-        parts = [f"down to {lowest(one)} at once"] if lowest(one) else []
+    for key, one in incident.limits.worst()[:3]:
+        parts = [f"down to {one.lowest_at_once} at once"] if one.lowest_at_once else []
         parts += [count(one.refused, "refusal"), f"longest wait {duration(one.longest_wait)}"]
         parts += [f"exhausted {times(one.exhausted)}"] if one.exhausted else []
         parts += [f"{count(one.rejected, 'call')} gave up"] if one.rejected else []
@@ -218,7 +215,7 @@ def as_data(incident: Incident) -> dict[str, Any]:
             for kind, named in incident.guards.of.items()
         },
         "limits": {
-            key: {"state": one.lane.state, "began": one.began if one.times else None, "times": one.times, "lowest": one.lowest if lowest(one) else None,
+            key: {"state": one.lane.state, "began": one.began if one.times else None, "times": one.times, "lowest": one.lowest if one.lowest_at_once else None,
                   "refused": one.refused, "longest_wait": one.longest_wait, "waiting": one.waiting, "exhausted": one.exhausted, "rejected": one.rejected}
             for key, one in incident.limits.by_key.items()
         },
