@@ -261,7 +261,7 @@ class SharedLimitState(Protocol):
     """
 
     def limit(self, name: str, /) -> LimitLine:
-        """Return a new line to the limit of this name."""
+        """Return a new line to the limit of this name: a digest, which anybody may see."""
         ...
 
     def is_limited(self, now: float, /) -> bool:
@@ -353,7 +353,7 @@ class LimitDirectory(Protocol):
     def line(
         self, name: str, learn: Callable[[RemoteLimitView | None, int | None], None], /
     ) -> RemoteLimitLine:
-        """Return a new line to the limit of this name."""
+        """Return a new line to the limit of this name: a digest, which anybody may see."""
         ...
 
 

@@ -54,10 +54,10 @@ class AdaptiveLimit(Layer):
     gives up with ThrottledError once nothing has moved for `patience` seconds (a timedelta or "2m"
     will do), at the end of its deadline, or at once where the limit has refused everybody for 30 s
     and another call is trying. `throttle` rejects some calls at once, unsent, while the server takes
-    fewer than one of so many: Google's adaptive throttling, with its K. `key` joins calls: a name shares one limit between policies, a
-    function of the call's arguments has one limit for each of its results. Without it the limit
-    belongs to what is protected; an HTTP transport has one for each credential, method, route and
-    model. ConfigError names a bad field.
+    fewer than one of so many: Google's adaptive throttling, with its K. `key` joins calls: a name
+    shares one limit between policies, a function of the call's arguments has one limit for each of
+    its results. Without it the limit belongs to what is protected; an HTTP transport has one for
+    each credential, method, route and model. ConfigError names a bad field.
     """
 
     usual_position: ClassVar[int | None] = 3

@@ -11,7 +11,6 @@ Rule: the last proposal is the one that is sent, until it is answered. Numbers a
 from __future__ import annotations
 
 from contextlib import suppress
-from hashlib import blake2b
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
@@ -77,11 +76,11 @@ class RedisLimits(Line):
 
     def has(self, name: str, /) -> bool:
         """Return whether the limit of this name is in force."""
-        return self._exchange.is_up and _key_of(name) in self._names
+        return self._exchange.is_up and name in self._names
 
     def line(self, name: str, learn: Learn, /) -> RedisLimit:
         """Return a new line to the limit of this name."""
-        line = RedisLimit(self._exchange, _key_of(name), learn, self)
+        line = RedisLimit(self._exchange, name, learn, self)
         self._exchange.serve(line)
         with self._exchange.lock:  # its thread walks through them
             self._here.add(line)
@@ -232,11 +231,6 @@ class RedisLimit(Line):
 
 def _drop(_: bool, /) -> None:
     """Give nothing back: an answer that no call takes grants nothing."""
-
-
-def _key_of(name: str) -> str:
-    """Return a digest of the name, which may hold a URL or a credential."""
-    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _written(share: LimitShare) -> str:

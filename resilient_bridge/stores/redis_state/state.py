@@ -47,7 +47,8 @@ class RedisState(Value):
 
     A call waits for Redis at most `timeout` seconds, and rarely at all: a closed circuit and a call
     without a limit cost no round trip. Under an adaptive limit a call asks for its place, and times
-    are those of Redis' clock; a process that dies gives its places back after 10 s. While Redis is unavailable, too slow or full, each process decides alone
+    are those of Redis' clock; a process that dies gives its places back after 10 s. While Redis is
+    unavailable, too slow or full, each process decides alone
     (`StoreChanged`). Redis is tried again after `retry_after` seconds, then after twice as long each
     time, up to 30 s; once it answers, its state counts again (`StoreChanged`).
 
