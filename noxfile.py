@@ -586,7 +586,7 @@ LOWEST_REAL = [
     *(
         "tests/stores/test_store_port.py",
         "tests/stores/test_redis_state.py",
-        "tests/stores/test_redis_limit.py",
+        "tests/calls/test_shared_limits_real.py",
         "tests/stores/test_redis_limit_scripts.py",
         "tests/testing/test_server.py",
     ),

@@ -15,7 +15,7 @@ import pytest
 
 import resilient_bridge as rb
 from resilient_bridge.calls import Hedge
-from tests.calls.test_hedge import Server, in_virtual_time
+from tests.calls.test_hedge import Server, in_virtual_time, learns_a_steady_time
 from tests.internals.calls import HedgeState
 from tests.rows import each_row
 
@@ -290,23 +290,11 @@ def test_an_answer_elsewhere_is_no_success_for_the_limit_of_the_first():
 
 def test_the_time_is_learnt_from_the_first_alone():
     """Its time until it was cancelled counts: without that the time would shrink from race to race."""
-    rng = Random(7)
-
-    async def answer():
-        await asyncio.sleep(rng.lognormvariate(0, 0.5) * (10 if rng.random() < 0.05 else 1))
 
     async def mirror():
         await asyncio.sleep(0.01)
 
-    call = rb.Policy(Hedge(to=mirror, budget=1))(answer, idempotent=True)
-
-    async def work():
-        for _ in range(600):
-            await call()
-
-    _, _, seen = in_virtual_time(work)
-    assert 15 <= len(seen) <= 60
-    assert len(seen[len(seen) // 2 :]) <= 35
+    learns_a_steady_time(Hedge(to=mirror, budget=1))
 
 
 def test_an_answer_elsewhere_after_the_first_has_failed_teaches_nothing(monkeypatch):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import resilient_bridge as rb
 from tests.calls import remote_store
 from tests.calls.test_adaptive_limit import REFUSED, Server, run
-from tests.calls.test_shared_limits import agents
+from tests.calls.test_shared_limits import agents, start_in_turn
 from tests.internals.calls import (
     Machine,
     RemoteLimits,
@@ -66,26 +66,7 @@ def test_four_processes_together_are_refused_hardly_more_than_one(most, latency)
 
 
 def test_the_earliest_call_of_all_processes_starts_first():
-    server, order = Server(9), []
-    found = policies(stores(2), start=1, most=1)
-
-    async def ask(number):
-        order.append(number)
-        return await server.answer()
-
-    by_process = [each(ask, idempotent=True) for each in found]
-
-    async def main():
-        async def later(number):
-            await asyncio.sleep(number / 100)
-            return await by_process[number % 2](number)
-
-        return await asyncio.gather(*(later(number) for number in range(10)))
-
-    _, seconds = run(main)
-    assert order == sorted(order)
-    assert server.peak == 1
-    assert seconds < 10 * 2.06  # 0.05 s until another process sees that a place is free
+    start_in_turn(policies(stores(2), start=1, most=1))
 
 
 def test_a_pause_holds_for_all_processes():

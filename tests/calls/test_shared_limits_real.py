@@ -1,4 +1,4 @@
-"""Real processes that share a limit through a file, at a real server, aiohttp's: what it did and refused is counted at its end."""
+"""Real processes that share a limit through a file or a real Redis, at a real server, aiohttp's: what it did and refused is counted at its end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,21 @@ from aiohttp import web
 
 from tests.peers.processes import KILL
 from tests.peers.running import until
+from tests.redis_server import redis_server_fixture
 
 
 pytestmark = [pytest.mark.real, pytest.mark.requirement("X14")]
+server = redis_server_fixture()
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["file", "redis"])
+def state(request, tmp_path):
+    """Where the processes of a test share the limit, as `limits_worker` takes it."""
+    return (
+        request.getfixturevalue("server").url if request.param == "redis" else tmp_path / "limits"
+    )
 
 
 class Quota:
@@ -62,8 +72,14 @@ async def opened(quota):
 
 
 @asynccontextmanager
-async def worker(url, file, agents, calls, *, start=0, name):
-    command = ("-m", "tests.calls.limits_worker", url, str(file), *map(str, (agents, calls, start)))
+async def worker(url, state, agents, calls, *, start=0, name):
+    command = (
+        "-m",
+        "tests.calls.limits_worker",
+        url,
+        str(state),
+        *map(str, (agents, calls, start)),
+    )
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, name, cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
@@ -80,12 +96,12 @@ async def results(process):
     return (await process.stdout.read()).decode().splitlines()
 
 
-async def refused(file, processes, agents, calls):
+async def refused(state, processes, agents, calls):
     """Let so many processes make their calls; return how many were refused."""
     quota = Quota(4)
     async with opened(quota) as url, AsyncExitStack() as stack:
         started = await asyncio.gather(*(
-            stack.enter_async_context(worker(url, file, agents, calls, name=f"p{number}"))
+            stack.enter_async_context(worker(url, state, agents, calls, name=f"p{number}"))
             for number in range(processes)
         ))  # fmt: skip
         found = await asyncio.gather(*map(results, started))
@@ -103,15 +119,23 @@ async def test_four_processes_lose_no_call_and_are_refused_as_one_is(tmp_path):
     assert four <= 1.3 * one, (one, four)
 
 
-async def test_a_process_that_is_killed_gives_its_permits_back(tmp_path):
+async def test_four_processes_of_a_redis_are_refused_as_one_is(server):
+    """That Redis makes the difference is in test_remote_limits, and below."""
+    one = await refused(server.url, 1, 16, 6)
+    with server.client() as client:
+        client.flushall()
+    four = await refused(server.url, 4, 4, 6)
+    assert four <= 1.3 * one, (one, four)
+
+
+async def test_a_process_that_is_killed_gives_its_permits_back(state):
     quota = Quota(9, seconds=0)
     quota.go.clear()
-    file = tmp_path / "limits"
-    async with opened(quota) as url, worker(url, file, 1, 1, start=1, name="dead") as dead:
+    async with opened(quota) as url, worker(url, state, 1, 1, start=1, name="dead") as dead:
         await until(lambda: quota.running == 1, "the only place is taken")
-        async with worker(url, file, 1, 1, start=1, name="other") as other:
+        async with worker(url, state, 1, 1, start=1, name="other") as other:
             waiting = asyncio.create_task(results(other))
-            await asyncio.sleep(0.2)  # it has every chance to start, and must not
+            await asyncio.sleep(0.5)  # it has every chance to start, and must not
             assert list(quota.effects) == ["dead.0.0"]
             dead.send_signal(KILL)
             quota.go.set()
@@ -120,17 +144,16 @@ async def test_a_process_that_is_killed_gives_its_permits_back(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signal")
-async def test_a_process_that_is_stopped_does_not_hold_up_the_others(tmp_path):
+async def test_a_process_that_is_stopped_does_not_hold_up_the_others(state):
     """It was first in the queue; who does not look for a second is not waited for."""
     quota = Quota(9, seconds=0)
     quota.go.clear()
-    file = tmp_path / "limits"
-    async with opened(quota) as url, worker(url, file, 1, 1, start=1, name="holder") as holder:
+    async with opened(quota) as url, worker(url, state, 1, 1, start=1, name="holder") as holder:
         await until(lambda: quota.running == 1, "the only place is taken")
-        async with worker(url, file, 1, 1, start=1, name="stopped") as stopped:
+        async with worker(url, state, 1, 1, start=1, name="stopped") as stopped:
             await asyncio.sleep(0.3)  # in the queue by now, and if it is not: the same is wanted
             stopped.send_signal(signal.SIGSTOP)
-            async with worker(url, file, 1, 1, start=1, name="other") as other:
+            async with worker(url, state, 1, 1, start=1, name="other") as other:
                 quota.go.set()
                 assert await results(other) == ["200"]
                 assert await results(holder) == ["200"]

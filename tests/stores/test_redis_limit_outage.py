@@ -51,6 +51,11 @@ def limited(state, key="quota", **how):
     return rb.Policy(rb.Retry(budget=None), rb.AdaptiveLimit(key=key, **how), state=state)
 
 
+def one_at_once(states, quota):
+    """A function of each process, under one limit that is one call at once."""
+    return [limited(state, start=1, most=1)(quota.answer, idempotent=True) for state in states]
+
+
 class Quota:
     """Takes so many calls at once, and refuses others; a call lasts until it may end. For any loop."""
 
@@ -190,9 +195,7 @@ async def test_a_waiting_call_that_is_cancelled_leaves_nothing(server, states):
 async def test_closing_gives_back_what_this_process_has(server, states):
     quota = Quota(9)
     quota.go.clear()
-    first, second = (
-        limited(state, start=1, most=1)(quota.answer, idempotent=True) for state in states
-    )
+    first, second = one_at_once(states, quota)
     running = asyncio.create_task(first())
     await until(lambda: quota.running == 1, "it runs")
     waiting = asyncio.create_task(second())
@@ -206,9 +209,7 @@ async def test_closing_gives_back_what_this_process_has(server, states):
 async def test_who_waits_in_a_blocked_loop_is_not_waited_for(server, states):
     """It came first, but its loop does nothing: the place goes to a call of another process."""
     quota, is_free = Quota(9), threading.Event()
-    first, second = (
-        limited(state, start=1, most=1)(quota.answer, idempotent=True) for state in states
-    )
+    first, second = one_at_once(states, quota)
 
     async def blocked():
         waiting = asyncio.create_task(first())
@@ -276,9 +277,7 @@ async def test_stopped_and_started_again_no_call_is_lost_and_it_is_reported_once
 async def test_emptied_it_has_the_limit_again(server, states):
     quota = Quota(9)
     quota.go.clear()
-    first, second = (
-        limited(state, start=1, most=1)(quota.answer, idempotent=True) for state in states
-    )
+    first, second = one_at_once(states, quota)
     running = asyncio.create_task(first())
     await until(lambda: quota.running == 1, "it runs")
     with server.client() as client:
