@@ -125,7 +125,7 @@ def _loop(  # noqa: C901, PLR0915 -- the loop that every call runs, from top to 
                     first.arguments = args, kwargs
                 error = result = None
             if outer is not root and outer.deadline_at is not None and not outer.is_over:
-                if outer.heirs is None:
+                if outer.heirs is None:  # nearly always: what `inherit` does, without its call
                     first.deadline_at = outer.deadline_at
                 else:
                     first.inherit(outer)
