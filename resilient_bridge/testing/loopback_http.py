@@ -20,15 +20,15 @@ _POLL_SECONDS: Final = 0.02
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, 0 s: close() sends RST
 
 
-def hold_port(port: int = 0) -> socket.socket:
+def hold_port(port: int = 0, host: str = "127.0.0.1") -> socket.socket:
     """Return a socket that is bound to the port (any, if 0) and never listens.
 
     The port stays reserved while connections are refused. Raises OSError if it is taken.
     """
-    held = socket.socket()
+    held = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", port))
+        held.bind((host, port))
     except OSError:
         held.close()
         raise

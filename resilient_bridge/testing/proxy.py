@@ -41,6 +41,7 @@ class FaultProxy:
         self.bytes_down = 0
         self._target = (target_host, target_port)
         self._listener: socket.socket | None = None
+        self._held: socket.socket | None = None  # has the port while it refuses
         self._accepting: asyncio.Task[None] | None = None
         self._relisten: asyncio.TimerHandle | None = None
         self._script: deque[Sequence[Fault]] = deque()
@@ -59,7 +60,7 @@ class FaultProxy:
         trace: TracebackType | None,
     ) -> None:
         """Stop listening, reset the open connections, and return when every task has ended."""
-        self.refuse()
+        self._close()
         for task in (links := list(self._links)):
             task.cancel()
         await asyncio.gather(*links, return_exceptions=True)
@@ -97,7 +98,19 @@ class FaultProxy:
         """Refuse new connections (ECONNREFUSED) for so many seconds or until `heal()`; open ones go
         on.
         """
+        self._close()
+        from .loopback_http import hold_port  # it loads http.server
+
+        self._held = hold_port(self.port, self.host)
+        if seconds is not None:
+            self._relisten = asyncio.get_running_loop().call_later(seconds, self._listen)
+
+    def _close(self) -> None:
+        """Neither listen nor hold the port any more."""
         self._cancel_relisten()
+        if self._held is not None:
+            self._held.close()
+            self._held = None
         if self._listener is not None:
             if self._accepting is None:
                 asyncio.get_running_loop().remove_reader(self._listener)
@@ -105,8 +118,6 @@ class FaultProxy:
                 self._accepting.cancel()
             self._listener.close()
             self._accepting = self._listener = None
-        if seconds is not None:
-            self._relisten = asyncio.get_running_loop().call_later(seconds, self._listen)
 
     def heal(self) -> None:
         """End every fault and forget the planned ones: listen again, end black holes, delays and
@@ -126,9 +137,9 @@ class FaultProxy:
             self._relisten = None
 
     def _listen(self) -> None:
-        self._cancel_relisten()
         if self._listener is not None:
             return
+        self._close()
         listener = socket.socket(
             socket.AF_INET6 if ":" in self.host else socket.AF_INET, socket.SOCK_STREAM
         )

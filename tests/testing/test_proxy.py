@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -272,6 +274,22 @@ async def test_new_connections_are_refused_while_open_ones_go_on(peer):
         await asyncio.sleep(0.1)
         async with through(proxy):
             await until(lambda: len(peer.writers) == 3)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is only likely to stay free")
+async def test_the_port_stays_reserved_while_it_refuses(peer):
+    """Neither a server nor, as it is the same check of the kernel, the other end of a connection."""
+    async with FaultProxy("127.0.0.1", peer.port) as proxy:
+        proxy.refuse()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind((proxy.host, proxy.port))
+        proxy.heal()
+        async with through(proxy):
+            await until(lambda: peer.writers)
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind((proxy.host, proxy.port))
+        other.listen()
 
 
 async def test_the_script_serves_connections_in_turn_and_every_serves_the_rest(peer):
